@@ -1,14 +1,15 @@
-"""Other figures of the machine for one module, in a test."""
+"""Machines with other figures, for tests."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from types import ModuleType
 
-import pytest
+from nnc.device import machine_of_device
+from nnc.device.target import Target
+
+HERE = machine_of_device()
 
 
-def set_figures(patch: pytest.MonkeyPatch, module: ModuleType, group: str, **figures: float) -> None:
-    """Replaces figures of a group of the target, as the module sees them."""
-    name = f"_{group.upper()}"
-    patch.setattr(module, name, replace(getattr(module, name), **figures))  # type: ignore[arg-type]
+def with_figures(group: str, machine: Target = HERE, **figures: float) -> Target:
+    """A machine with other figures in one group; by default this one."""
+    return replace(machine, **{group: replace(getattr(machine, group), **figures)})

@@ -11,12 +11,10 @@ from collections.abc import Sequence
 from nnc.backends.printer import Bound, Printer, grain_of, in_blocks, longest, minus, over, times
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
-from nnc.device.targets import cpu_target
+from nnc.device.target import Target
 from nnc.graph import TensorSpec
 from nnc.lower.kernels.axes import Axes, Shape, in_words, word_of
 from nnc.lower.kernels.builder import Code, Value
-
-_THREADS = cpu_target().threads
 
 Part = tuple[int, Bound, Bound]
 
@@ -36,7 +34,7 @@ def move_box(
     if not plan.axes.size:
         return
     axis, count = plan.split()
-    grain = grain_of(count, spec.nbytes)
+    grain = grain_of(count, spec.nbytes, printer.machine)
     printer.parts(count, grain, lambda code, begin, end: plan.print(code, source, target, (axis, begin, end)))
 
 
@@ -55,9 +53,9 @@ def copy_box(
         plan.print(code, source, target, None)
 
 
-def is_tiny(*specs: TensorSpec) -> bool:
+def is_tiny(machine: Target, *specs: TensorSpec) -> bool:
     """Whether loops may take a copy of these in."""
-    return sum(spec.nbytes for spec in specs) <= _THREADS.inline_bytes
+    return sum(spec.nbytes for spec in specs) <= machine.threads.inline_bytes
 
 
 class _Plan:

@@ -13,8 +13,10 @@ import numpy as np
 
 from nnc.base import dtypes
 from nnc.commands.rules import in_place_facts, numpy_into, ufunc_of
-from nnc.device import CPU
-from nnc.graph import Command, Kernel, TensorSpec, find_kernel, kernel, reference
+from nnc.device import machine_of_device
+from nnc.device.target import Target
+from nnc.graph import Command, Kernel, TensorSpec, find_kernel, reference
+from nnc.graph.registry import kernels_for
 from nnc.lower.kernels.references import store
 from nnc.lower.plan.stages import NDArray
 
@@ -27,24 +29,29 @@ Run = Callable[[Arrays, Arrays, Params], None]
 _NATIVE = frozenset((*dtypes.SIGNED, *dtypes.UNSIGNED, dtypes.float32, dtypes.float64, *dtypes.COMPLEX))
 
 
-def choose_kernel(command: Command, specs: tuple[TensorSpec, ...], params: Params) -> Kernel:
-    """The best kernel that a backend has on the CPU for these inputs, else the reference's.
+def choose_kernel(
+    command: Command, specs: tuple[TensorSpec, ...], params: Params, machine: Target | None = None
+) -> Kernel:
+    """The best kernel that a backend has on a machine (None: this one's CPU) for these inputs, else the reference's.
 
     Raises:
         BackendError: the command has neither kernel nor reference.
     """
-    return find_kernel(command, specs, params) or reference_kernel(command, specs, params)
+    return find_kernel(command, specs, params, machine) or reference_kernel(command, specs, params)
 
 
-def candidate_kernels(command: Command, specs: tuple[TensorSpec, ...], params: Params) -> list[Kernel]:
-    """All kernels on the CPU that take these inputs, first the one that `choose_kernel` names, last the reference's.
+def candidate_kernels(
+    command: Command, specs: tuple[TensorSpec, ...], params: Params, machine: Target | None = None
+) -> list[Kernel]:
+    """A machine's kernels (None: this CPU's) for these inputs, first the one that `choose_kernel` names, last the reference's.
 
     Raises:
         BackendError: the command has neither kernel nor reference.
     """
-    found = [each for each in kernel.get(command, ()) if each.device == CPU and each.supports(specs, params)]
+    machine = machine or machine_of_device()
+    found = [each for each in kernels_for(command, machine) if each.supports(specs, params)]
     if not found:
-        return [choose_kernel(command, specs, params)]
+        return [choose_kernel(command, specs, params, machine)]
     if command in reference:
         found.append(reference_kernel(command, specs, params))
     return found

@@ -12,14 +12,13 @@ from contextlib import ExitStack, contextmanager
 from nnc.backends.native_runs import run_native
 from nnc.base import dtypes
 from nnc.device import CPU
-from nnc.device.targets import cpu_target
+from nnc.device.target import Target
 from nnc.graph import Kernel, add_kernel
+from nnc.graph.registry import KernelFactory
 from nnc.lower.kernels.axes import Axes, Shape
 from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.kernels.native import Native, Remembered
 from nnc.lower.plan.stages import Step
-
-_THREADS = cpu_target().threads
 
 Bound = Value | int
 Body = Callable[[Code, Bound, Bound], None]
@@ -27,22 +26,33 @@ Body = Callable[[Code, Bound, Bound], None]
 
 def add_native(
     name: str,
-    native: Callable[[Step], Native | None],
+    native: Callable[[Step, Target], Native | None],
     supports: Callable[..., bool] = lambda specs, params: True,
-    workspace: Callable[..., int] = lambda specs, params: 0,
+    workspace: Callable[..., int] = lambda specs, params, machine: 0,
 ) -> None:
-    """Registers a printed kernel."""
-    add_kernel(name, Kernel(CPU, run_native(native, name), supports, workspace=workspace, native=Remembered(native)))
+    """Registers a printed kernel, which is another one for each machine."""
+
+    def make(machine: Target) -> Kernel:
+        def made(step: Step) -> Native | None:
+            return native(step, machine)
+
+        return Kernel(
+            CPU, run_native(made, name), supports, native=Remembered(made),
+            workspace=lambda specs, params: workspace(specs, params, machine),
+        )  # fmt: skip
+
+    add_kernel(name, KernelFactory(CPU, make))
 
 
 class Printer:
-    """The functions of one kernel that is being printed.
+    """The functions of one kernel that is being printed for a machine.
 
     `main` is the kernel. Its pointers are %in0, …, %out0, …; with `workspace` the last output is called %workspace. With
     `refuses`, `refuse` makes it return 1 in the end.
     """
 
-    def __init__(self, step: Step, *, workspace: bool = False, refuses: bool = False) -> None:
+    def __init__(self, step: Step, machine: Target, *, workspace: bool = False, refuses: bool = False) -> None:
+        self.machine = machine
         names = [f"in{i}" for i in range(len(step.inputs))] + [f"out{i}" for i in range(len(step.outputs))]
         if workspace:
             names[-1] = "workspace"
@@ -188,6 +198,6 @@ def in_blocks(code: Code, begin: Bound, end: Bound, lanes: int, body: Callable[[
             body(i, 0)
 
 
-def grain_of(count: int, nbytes: int) -> int:
+def grain_of(count: int, nbytes: int, machine: Target) -> int:
     """The least number of positions for a thread, where `count` of them move so many bytes."""
-    return max(1, math.ceil(count * _THREADS.moved_part_bytes / max(nbytes, 1)))
+    return max(1, math.ceil(count * machine.threads.moved_part_bytes / max(nbytes, 1)))

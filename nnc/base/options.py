@@ -12,10 +12,13 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from nnc.base.machine import CPUS, processor
 from nnc.errors import ArgumentError, ArgumentTypeError, user_error
+
+if TYPE_CHECKING:
+    from nnc.device.target import Target
 
 CPU = "cpu"  # the only place that spells it
 """The kind and the name of the device whose memory Python reads.
@@ -61,6 +64,7 @@ class Options:
         flush_denormals: whether denormal numbers count as 0; None: in steps that compute nothing in float64. LAPACK keeps them.
         precision: the precision of products of float32 on graphics processors (NNC_PRECISION): "float32", or the faster "tf32"
             (10 bits of mantissa) and "bfloat16" (7 bits), which add up in float32. The CPU computes all in float32.
+        machine: the figures by which lowering and kernels choose; None: those of the device.
         keeps: the inputs whose packed forms, taken out by the pass `keep_packed`, the caller of the program keeps between
             calls.
 
@@ -85,6 +89,7 @@ class Options:
     contract: bool = False
     flush_denormals: bool | None = None
     precision: Precision = "float32"
+    machine: Target | None = None
     keeps: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:

@@ -63,6 +63,11 @@ def is_view(node: Node) -> bool:
     return node.command in alias and len(node.inputs) == 1
 
 
+def chooses(node: Node) -> bool:
+    """Whether each element of the result is that of operand 1 where operand 0 holds, and else that of operand 2."""
+    return scalar.get(node.command) == "select(x, y, z)"
+
+
 def never_raises(node: Node) -> bool:
     """Whether a node is known to raise for no values of its operands, so that it may run where it did not have to."""
     command = node.command

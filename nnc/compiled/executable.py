@@ -28,7 +28,7 @@ from nnc.compiled.retraces import difference
 from nnc.compiled.signature import Call, CallPattern, Key, Signature, device_of, leaf_keys
 from nnc.compiled.targets import device_program, kernel_tuner, make_schedule_report, schedule_watch
 from nnc.compiled.toolchain import toolchain
-from nnc.device import CPU, CUDA, find_device, interpreter_of, kind_of
+from nnc.device import CPU, CUDA, find_device, interpreter_of, kind_of, machine_of
 from nnc.errors import ArgumentTypeError, DeviceError, NncError, OutOfMemoryError, TraceError, user_error
 from nnc.errors.tracebacks import api_boundary, is_users
 from nnc.graph import Graph, TensorSpec, run_passes
@@ -143,6 +143,7 @@ class Lowered:
         )
         outputs = Outputs.of(self._out, graph.output_specs, self._weak)
         name, interpreter = name_of(self._signature.fun), interpreter_of(find_device(self._options.device, "compile"))
+        choose, machine = toolchain(self._options.device).choose_kernel, machine_of(self._options)
         elsewhere = device_program(name, program, inputs, outputs, interpreter) if interpreter is not None else None
         return Executable(
             graph=graph,
@@ -155,7 +156,7 @@ class Lowered:
             _inputs=inputs,
             _outputs=outputs,
             _elsewhere=elsewhere,
-            _kept=PackedWeights(outside, toolchain(self._options.device).choose_kernel) if outside.kept else None,
+            _kept=PackedWeights(outside, choose, machine) if outside.kept else None,
         )
 
     def _make_program(self, prefetch: Prefetch | None) -> tuple[Graph, Program, list[int]]:

@@ -11,7 +11,8 @@ from nnc.base.context import set_context, timed
 from nnc.base.dtypes import TAPE
 from nnc.base.options import Options
 from nnc.compiled.targets import check_schedule, check_signals, frugal, queued_code, rematerializer
-from nnc.device import CPU, kind_of
+from nnc.device import CPU, machine_of, machine_of_device
+from nnc.device.target import Target
 from nnc.errors import InternalError
 from nnc.graph import Command, Graph, Kernel, Node, TensorSpec, expect_kernels, find_kernel
 from nnc.lower.alloc import Block, find_block_overlap, plan_blocks
@@ -36,7 +37,7 @@ from nnc.run.program import Program
 from nnc.run.report import check_addresses, check_budget
 from nnc.run.store.stored import find_place
 
-ChooseKernel = Callable[[Command, tuple[TensorSpec, ...], Mapping[str, Any]], Kernel]
+ChooseKernel = Callable[[Command, tuple[TensorSpec, ...], Mapping[str, Any], Target], Kernel]
 
 
 def lower(
@@ -49,7 +50,7 @@ def lower(
     """Lowers `graph` to a program.
 
     Args:
-        choose_kernel: returns the kernel for a command on inputs of these specs.
+        choose_kernel: returns the kernel for a command on inputs of some specs, and on some machine.
         compiler: compiles kernels and programs; without one, steps run from Python.
         expect: called with the memory needs of calls before code is compiled or loaded.
 
@@ -57,13 +58,14 @@ def lower(
         MemoryBudgetError: a call would allocate more than `options.memory_budget`.
     """
     compiler = compiler if options.native else None
+    options = options.update(machine=machine_of(options))
     lowering = _Lowering(options, choose_kernel, compiler)
-    expect_kernels({node.command for node in graph.walk()}, lowering.device)
+    expect_kernels({node.command for node in graph.walk()}, options.machine)
     place = find_place(graph, options, native=compiler is not None, choice=_name_of(choose_kernel))
     known = place.read() if place is not None else None
     if expect is not None and known is not None and known.outside is not None:
         expect(known.outside)
-    made = known.program(lowering.step_kernel, compiler) if known is not None else None
+    made = known.program(lowering.step_kernel, compiler, lowering.machine) if known is not None else None
     if made is not None and options.device != CPU:
         made = made.in_form(queued_code())
     if made is not None:
@@ -87,15 +89,21 @@ class _Lowering:
 
     Args:
         options: the options of the whole graph.
-        choose_kernel: returns the kernel for a command on inputs of these specs.
+        choose_kernel: returns the kernel for a command on inputs of some specs, and on some machine.
         compiler: compiles kernels and programs; None: steps run from Python.
     """
 
     def __init__(self, options: Options, choose_kernel: ChooseKernel, compiler: Compiler | None) -> None:
-        self.options, self.compiler, self.device = options, compiler, kind_of(options.device)
+        self.options, self.compiler, self.machine = options, compiler, machine_of(options)
         self._choose_kernel = choose_kernel
+        native = options.native and self.machine.kind == CPU
         self._inner = options.update(
-            memory_budget=None, donated=(), streams=1, device=CPU, native=options.native and self.device == CPU
+            memory_budget=None,
+            donated=(),
+            streams=1,
+            device=CPU,
+            native=native,
+            machine=self.machine if options.device == CPU else machine_of_device(),
         )  # programs that references run, on arrays that the host reads
 
     def new_program(self, graph: Graph, expect: Callable[[ProgramAbi], None] | None) -> Program:
@@ -113,17 +121,17 @@ class _Lowering:
         specs = tuple(symbol.spec for symbol in node.inputs)
         if node.graphs:
             params = {**node.params, "graphs": node.graphs}
-            printed = find_kernel(node.command, specs, params, self.device)
+            printed = find_kernel(node.command, specs, params, self.machine)
             return printed.workspace(specs, params) if printed is not None else 0
         with set_context(source=node.source):
-            return self._choose_kernel(node.command, specs, node.params).workspace(specs, node.params)
+            return self._choose_kernel(node.command, specs, node.params, self.machine).workspace(specs, node.params)
 
     def step_kernel(self, step: Step) -> Kernel:
         """Returns the kernel of a step. Sub-graphs without a kernel become programs of their own."""
         if not step.graphs:
             with set_context(source=step.source):
-                return self._choose_kernel(step.command, step.input_specs, step.params)
-        printed = find_kernel(step.command, step.input_specs, {**step.params, "graphs": step.graphs}, self.device)
+                return self._choose_kernel(step.command, step.input_specs, step.params, self.machine)
+        printed = find_kernel(step.command, step.input_specs, {**step.params, "graphs": step.graphs}, self.machine)
         if printed is None:
             return sub_graph_kernel(step, self._inner_program)
         one_by_one = self._inner.update(native=False, guard=False)
@@ -139,7 +147,7 @@ class _Lowering:
         return self._program(planned, options, self._queue(options)).run
 
     def _queue(self, options: Options) -> KernelQueue:
-        return KernelQueue(self.compiler if options.native else None, self.step_kernel, self.workspace, self.device)
+        return KernelQueue(self.compiler if options.native else None, self.step_kernel, self.workspace, self.machine)
 
     def _program(self, planned: Planned, options: Options, queue: KernelQueue) -> Program:
         """Makes the program of a memory plan; `queue` may hold some of its compiled kernels."""
@@ -228,4 +236,5 @@ def plan_memory(bound: Bound, options: Options) -> Planned:
         arena.lower_bound,
         flush_denormals=options.flush_denormals,
         precision=options.precision,
+        machine=machine_of(options),
     )

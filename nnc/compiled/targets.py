@@ -105,6 +105,7 @@ register_kind(
         backend=CPU,
         make=lambda name: Cpu(),
         kernels=_cpu_kernels,
+        machine=later("nnc.device.targets", "cpu_target"),
     )
 )
 if importlib.util.find_spec("cupy") is not None:  # then the first array on a device may be another library's
@@ -118,6 +119,7 @@ register_kind(
         queue=within("nnc.compiled.device_program", "program_of"),
         program=within("nnc.backends.cuda.program.program", "CudaModule"),
         kernels=partial(importlib.import_module, "nnc.backends.cuda.loaded"),
+        machine=later("nnc.device.targets.gpu", "gpu_target"),
         count=later("nnc.device.cuda.libraries", "number_of_gpus"),
         advice=_advice,
     )

@@ -1,7 +1,7 @@
 """Devices: the protocol that each implements, and the ones that there are."""
 
 from nnc.base.options import CPU
-from nnc.device.kinds import DeviceKind, kind_of, load_kernels, register_kind
+from nnc.device.kinds import DeviceKind, kind_of, load_kernels, machine_of, machine_of_device, register_kind
 from nnc.device.known import check_program, devices, find_device, interpreter_of
 from nnc.device.protocol import (
     CUDA,
@@ -35,5 +35,7 @@ __all__ = [
     "interpreter_of",
     "kind_of",
     "load_kernels",
+    "machine_of",
+    "machine_of_device",
     "register_kind",
 ]

@@ -7,11 +7,12 @@ adds a kind of device in the same way.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
-from nnc.base.options import CPU
+from nnc.base.options import CPU, Options
+from nnc.device.target import Target
 from nnc.errors import RegistryError, user_error
 
 
@@ -32,6 +33,7 @@ class DeviceKind:
         program: returns the class that keeps a program's kernels on such a device (`nnc.run.device_frame`); None for the CPU.
         kernels: registers kernels, and returns their module, with `choose_kernel`, `candidate_kernels` and `expected_compiler`;
             None where those of another kind are used.
+        machine: the figures by which programs for it are made; None: the CPU's.
         count: how many devices of it there are.
         advice: the fix in the error where there is none.
 
@@ -48,6 +50,7 @@ class DeviceKind:
     queue: Callable[[], Callable[[Any, Any], Any]] | None = None
     program: Callable[[], Any] | None = None
     kernels: Callable[[], Any] | None = None
+    machine: Callable[[], Target] | None = None
     count: Callable[[], int] = _one
     advice: Callable[[], str] = str
 
@@ -86,6 +89,37 @@ def kind_of(device: str) -> str:
     name = device.partition(":")[0]
     found = KINDS.get(name)
     return name if found is None else found.backend
+
+
+def machine_of(options: Options) -> Target:
+    """Returns the machine that a program is made for: the one in its options, else that of its device.
+
+    Args:
+        options: of the program.
+
+    Example:
+        >>> machine_of(Options(device="cuda:0")).kind
+        'cuda'
+    """
+    return options.machine or machine_of_device(options.device)
+
+
+def machine_of_device(device: str = CPU) -> Target:
+    """Returns the figures of a device of this machine.
+
+    Args:
+        device: its name, or that of its kind.
+
+    Example:
+        >>> machine_of_device().kind
+        'cpu'
+    """
+    found = KINDS.get(device.partition(":")[0])
+    if found is not None and found.machine is not None:
+        return found.machine()
+    of_cpu = KINDS[CPU].machine
+    assert of_cpu is not None, "the CPU has figures"
+    return replace(of_cpu(), kind=kind_of(device))
 
 
 @cache

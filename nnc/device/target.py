@@ -16,6 +16,8 @@ class Memory:
         least_prefetched_bytes: bytes from which on memory is prefetched.
         prefetched_share: the part of the available memory, one in so many, that one prefetch may touch.
         cached_bytes: bytes of a value that stays in the caches until it is read.
+        first_cache_bytes: size of a core's nearest cache of data.
+        second_cache_bytes: size of the next one.
     """
 
     line_bytes: int
@@ -23,6 +25,8 @@ class Memory:
     least_prefetched_bytes: int
     prefetched_share: int
     cached_bytes: int
+    first_cache_bytes: int
+    second_cache_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,9 +156,6 @@ class Products:
         read_cost: time to read a vector for a multiplication, in times of the multiplication.
         displacing_bytes: bytes between rows of the right matrix by which they displace each other in the nearest cache.
         slow_second_cache: whether tiles must spare the way from the second-level cache.
-        nearest_bytes: where that way is slow: bytes of a panel of four vectors that stay in the nearest cache.
-        near_bytes: where that way is slow: bytes of the left operand, or twice the bytes of some panels, that stay in the second-
-            level cache.
         enough_rows: where that way is slow: rows that are enough of a part of several panels.
         shared_volume: multiplications from which on a product calls code that others share.
         shared_tile: multiplications of a tile above which its code is shared.
@@ -183,8 +184,6 @@ class Products:
     read_cost: float
     displacing_bytes: int
     slow_second_cache: bool
-    nearest_bytes: int
-    near_bytes: int
     enough_rows: int
     shared_volume: int
     shared_tile: int
@@ -209,12 +208,10 @@ class Attention:
 
     Attributes:
         keys: keys of a block.
-        span_bytes: bytes of a span's keys, values and their gradients.
         features: features of a head, at most.
     """
 
     keys: int
-    span_bytes: int
     features: int
 
 
@@ -306,9 +303,13 @@ class Grids:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A kind of machine.
+    """The machine that programs are made for: figures that its system tells, and figures that only trial does. Where a device has
+    none of its own, they are its host's.
 
     Attributes:
+        kind: the kind of devices whose kernels it runs (`nnc.device.kind_of`).
+        vector_bytes: bytes of the longest vectors that code may use.
+        cores: processors that the process may use.
         memory: caches, pages and the memory that reaches a core.
         threads: costs of threads, and how loops are cut for them.
         schedule: costs by which steps are assigned to streams.
@@ -320,6 +321,9 @@ class Target:
         sorting: which sort serves which rows.
     """
 
+    kind: str
+    vector_bytes: int
+    cores: int
     memory: Memory
     threads: Threads
     schedule: Schedule
@@ -329,3 +333,19 @@ class Target:
     attention: Attention
     convolutions: Convolutions
     sorting: Sorting
+
+    def __hash__(self) -> int:
+        return hash((self.kind, self.vector_bytes, self.cores))  # the rest hardly ever differs, and takes long
+
+
+@dataclass(frozen=True, slots=True)
+class GpuTarget(Target):
+    """A device with many threads.
+
+    Attributes:
+        grids: the shapes of launches.
+    """
+
+    grids: Grids
+
+    __hash__ = Target.__hash__

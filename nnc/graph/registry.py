@@ -10,11 +10,13 @@ from __future__ import annotations
 import copyreg
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import cache, lru_cache
 from typing import Any, TypeVar
 
 import numpy as np
 
-from nnc.device import CPU, load_kernels
+from nnc.device import CPU, load_kernels, machine_of_device
+from nnc.device.target import Target
 from nnc.errors import BackendError, RegistryError, user_error
 from nnc.graph.dispatch import Command
 from nnc.graph.rules import AsView, BatchRule, Derivative, Infer, InPlace, Reference, Rules
@@ -291,12 +293,29 @@ class Kernel:
     queue: Callable[[Any, Any, str], Callable[[Sequence[int], int], None]] | None = None
 
 
-def add_kernel(target: Command | str, new: Kernel) -> None:
+@dataclass(frozen=True, slots=True, eq=False)
+class KernelFactory:
+    """A kernel whose functions depend on the figures of the machine.
+
+    Attributes:
+        backend: its name.
+        make: machine -> the kernel for it, which has this backend, device and priority.
+        priority: the highest wins.
+        device: kind of the devices that it runs on.
+    """
+
+    backend: str
+    make: Callable[[Any], Kernel]
+    priority: int = 10
+    device: str = CPU
+
+
+def add_kernel(target: Command | str, new: Kernel | KernelFactory) -> None:
     """Adds a backend to a command.
 
     Args:
         target: the command or its name.
-        new: its kernel.
+        new: its kernel, or the factory of it for machines.
 
     Raises:
         RegistryError: the backend has a kernel of the same or a higher priority for this command already.
@@ -316,12 +335,12 @@ def add_kernel(target: Command | str, new: Kernel) -> None:
     kernel.replace_cell(name, tuple(sorted([*kept, new], key=lambda k: -k.priority)))
 
 
-def _has_place_of(old: Kernel, new: Kernel) -> bool:
+def _has_place_of(old: Kernel | KernelFactory, new: Kernel | KernelFactory) -> bool:
     """Whether two kernels of a command are one backend's for one kind of devices."""
     return (old.backend, old.device) == (new.backend, new.device)
 
 
-class _KernelColumn(Attribute[tuple[Kernel, ...]]):
+class _KernelColumn(Attribute[tuple[Kernel | KernelFactory, ...]]):
     """The kernel column: a cell holds one kernel for each backend, so it grows instead of being overruled. Modules with kernels are
     imported when somebody asks for the kernels of a command that they serve.
     """
@@ -343,15 +362,15 @@ class _KernelColumn(Attribute[tuple[Kernel, ...]]):
             self._promised.pop(target, None)  # only now, so that other threads wait for the imports
         return super().get(target, default)
 
-    def so_far(self, target: Command) -> tuple[Kernel, ...]:
+    def so_far(self, target: Command) -> tuple[Kernel | KernelFactory, ...]:
         """The kernels of a command that are there already."""
         return super().get(target, ())
 
-    def __getitem__(self, target: Command) -> tuple[Kernel, ...]:
-        found: tuple[Kernel, ...] | None = self.get(target)
+    def __getitem__(self, target: Command) -> tuple[Kernel | KernelFactory, ...]:
+        found: tuple[Kernel | KernelFactory, ...] | None = self.get(target)
         return super().__getitem__(target) if found is None else found
 
-    def replace_cell(self, target: Command, kernels: tuple[Kernel, ...]) -> None:
+    def replace_cell(self, target: Command, kernels: tuple[Kernel | KernelFactory, ...]) -> None:
         """Fills a cell anew. Nobody has concluded anything from kernels that are still promised."""
         version = REGISTRY.version
         self._fill(target, kernels, 0)
@@ -399,8 +418,25 @@ Example:
 """
 
 
+def kernels_for(target: Command, machine: Target) -> tuple[Kernel, ...]:
+    """The kernels that a machine has for a command, the best first."""
+    load_kernels(machine.kind)
+    return _kernels_for(target, machine, REGISTRY.version)
+
+
+@lru_cache(maxsize=1 << 12)
+def _kernels_for(target: Command, machine: Target, _version: int) -> tuple[Kernel, ...]:
+    found = [each for each in kernel.get(target, ()) if each.device == machine.kind]
+    return tuple([_made(each, machine) if isinstance(each, KernelFactory) else each for each in found])
+
+
+@cache
+def _made(factory: KernelFactory, machine: Target) -> Kernel:
+    return factory.make(machine)
+
+
 def find_kernel(
-    target: Command, specs: tuple[TensorSpec, ...], params: Mapping[str, Any], device: str = CPU
+    target: Command, specs: tuple[TensorSpec, ...], params: Mapping[str, Any], machine: Target | None = None
 ) -> Kernel | None:
     """The kernel of highest priority that takes these inputs; None where only the reference does.
 
@@ -408,7 +444,7 @@ def find_kernel(
         target: the command.
         specs: of the inputs.
         params: static parameters by name.
-        device: kind of the device that it is to run on.
+        machine: the figures of the machine that it is to run on; None: this one's CPU.
 
     Raises:
         BackendError: the command has neither kernel nor reference.
@@ -418,10 +454,8 @@ def find_kernel(
         >>> find_kernel(command("cumsum"), (spec,), {"axis": 0, "reverse": False}).backend
         'cpu'
     """
-    load_kernels(device)
-    candidates: tuple[Kernel, ...] = kernel.get(target, ())
-    for candidate in candidates:
-        if candidate.device == device and candidate.supports(specs, params):
+    for candidate in kernels_for(target, machine or machine_of_device()):
+        if candidate.supports(specs, params):
             return candidate
     if target not in reference:
         problem = "no backend runs it for these inputs, and it has no reference."
@@ -431,18 +465,17 @@ def find_kernel(
     return None
 
 
-def expect_kernels(targets: Iterable[Command], device: str = CPU) -> None:
+def expect_kernels(targets: Iterable[Command], machine: Target | None = None) -> None:
     """Says that kernels of these commands will be looked for.
 
     Args:
         targets: commands.
-        device: kind of the device that they are to run on.
+        machine: the figures of the machine that they are to run on; None: this one's CPU.
 
     Example:
         >>> expect_kernels([command("sin")])
     """
-    load_kernels(device)
+    machine = machine or machine_of_device()
     for target in targets:
-        for candidate in kernel.get(target, ()):
-            if candidate.device == device:
-                candidate.expect()
+        for candidate in kernels_for(target, machine):
+            candidate.expect()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import nnc.numpy as nnp
 from nnc.array.array import Array
@@ -18,8 +18,9 @@ from nnc.commands.rules import check_axes, check_axis
 from nnc.commands.shape import reshape
 from nnc.errors import ShapeError, user_error
 from nnc.graph import spec_of
+from nnc.numpy.moments import Moments, moments_in_range
 from nnc.numpy.operands import keeps_weakness, to_values
-from nnc.numpy.scaling import factor_for_squares, scaled_sum_of_squares
+from nnc.numpy.scaling import scaled_sum_of_squares
 from nnc.trace.core.collectives import axis_size, pmean
 from nnc.typing import ArrayLike
 
@@ -35,52 +36,21 @@ def _wide(x: Any, where: str) -> tuple[Array, dtypes.DType]:
     return nnp.astype(value, dtypes.accumulator(dtype)), dtype
 
 
-class _Moments(NamedTuple):
-    """Statistics of values that are scaled, by a power of two that is mostly 1, so that their squares stay in range.
-
-    Attributes:
-        apart: the scaled values less a number near their mean.
-        rest: the mean of these, which is about the rounding error of that number; centred values are apart - rest.
-        variance: of the scaled values.
-        near: the number near the mean, not scaled.
-        factor: the scale.
-    """
-
-    apart: Array
-    rest: Array
-    variance: Array
-    near: Array
-    factor: Array
-
-
-def _moments(x: Array, axes: tuple[int, ...], eps: Any, axis_name: str | Sequence[str] | None = None) -> _Moments:
-    """The moments over axes, which stay with size 1; of the values at all places along a named axis, where one is given.
-
-    Squares of differences from a number near the mean may be summed before their own mean is known (Chan, Golub and LeVeque, 1983):
-    rows are read three times, and derivatives keep `apart` alone.
-    """
+def _moments(x: Array, axes: tuple[int, ...], eps: Any, axis_name: str | Sequence[str] | None = None) -> Moments:
+    """The moments over axes, which stay with size 1; of the values at all places along a named axis, where one is given."""
     count = math.prod(x.shape[axis] for axis in axes)
+    places = 1 if axis_name is None else axis_size(axis_name)
 
-    def means_of(*terms: Array) -> tuple[Array, ...]:
-        means = tuple(
+    def means(*terms: Array) -> tuple[Array, ...]:
+        found = tuple(
             nnp.sum(values, axis=axes, keepdims=True) * (1 / count if count else math.nan) for values in terms
         )
-        return means if axis_name is None else pmean(means, axis_name)
+        return found if axis_name is None else pmean(found, axis_name)
 
-    some = ew.stop_gradient(x)
-    share = 2.0 ** -math.ceil(math.log2(max(count, 1)))  # of which no sum overflows, and which rounds nothing
-    near, size = means_of(some * share, nnp.abs(some))
-    near = near / share
-    places = 1 if axis_name is None else axis_size(axis_name)
-    factor = factor_for_squares(nnp.maximum(size * (count * places), nnp.sqrt(nnp.asarray(eps, size.dtype))))
-    apart = x * factor - near * factor
-    rest, square = means_of(apart, nnp.square(apart))
-    variance = square - nnp.square(rest)
-    variance = nnp.where(variance < 0, 0, variance)  # maximum would halve the derivative of a variance of 0
-    return _Moments(apart, rest, variance, near, factor)
+    return moments_in_range(x, means, count * places, eps if isinstance(eps, (int, float)) else 0)
 
 
-def _normal(moments: _Moments, eps: Any, scale: Array | None = None, bias: Array | None = None) -> Array:
+def _normal(moments: Moments, eps: Any, scale: Array | None = None, bias: Array | None = None) -> Array:
     """(x - mean) / sqrt(variance + eps) · scale + bias, with one factor for each row and no residual but `apart`."""
     factor = ew.rsqrt(moments.variance + eps * moments.factor * moments.factor)
     factor = factor if scale is None else factor * scale

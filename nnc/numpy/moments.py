@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from nnc.array.array import Array, array_method_by_value
 from nnc.base import dtypes
@@ -19,7 +20,7 @@ from nnc.commands.shape import reshape
 from nnc.numpy import elementwise as el
 from nnc.numpy.operands import Axis, Shape, keeps_weakness, to_axes, to_value
 from nnc.numpy.reductions import apply_reduction, mask_of
-from nnc.numpy.scaling import SAFE_SQUARES, factor_for_squares, sum_of_sizes, usual
+from nnc.numpy.scaling import is_differentiated, squared_sizes, unusual_squares, usual
 from nnc.typing import ArrayLike, DTypeLike
 
 __all__ = ["mean", "std", "var"]
@@ -62,9 +63,67 @@ class _Rows:
         keepdims = self.keepdims if keepdims is None else keepdims
         return apply_reduction(self.name, reduce_sum, NUMERIC, mask, self.axes, keepdims)
 
-    def share(self) -> float:
-        """A power of two by which terms are multiplied so that their sum is no larger than the largest of them."""
-        return 2.0 ** -math.ceil(math.log2(max(self.most(), 1)))
+    def means(self, *terms: Array) -> tuple[Array, ...]:
+        """The means of terms over axes that stay with size 1."""
+        count = self.count(True)
+        return tuple(self.sum(x, True) / count for x in terms)
+
+
+class Moments(NamedTuple):
+    """Statistics of values that are scaled, by a power of two that is mostly 1, so that their squares stay in range.
+
+    Attributes:
+        apart: the scaled values less a number near their mean.
+        rest: the mean of these, which is about the rounding error of that number; centred values are apart - rest.
+        variance: of the scaled values.
+        near: the number near the mean, not scaled.
+        factor: the scale.
+    """
+
+    apart: Array
+    rest: Array
+    variance: Array
+    near: Array
+    factor: Array
+
+
+Means = Callable[..., tuple[Array, ...]]  # the means of each of some arrays of terms
+
+
+def mean_in_range(x: Array, means: Means, most: int) -> Array:
+    """A mean of at most `most` numbers: by their sum, or, where that overflows, by the sum of small parts of them."""
+    (plain,) = means(x)
+    if not dtypes.is_inexact(x.spec.dtype) or usual(plain, 0, math.inf):
+        return plain
+    share = 2.0 ** -math.ceil(math.log2(max(most, 1)))  # of which no sum overflows, and which rounds nothing
+    careful = means(ew.stop_gradient(x) * share)[0] / share
+    return ew.with_slope(el.where(el.isfinite(plain), plain, careful), plain)
+
+
+def moments_in_range(x: Array, means: Means, most: int, least: float = 0) -> Moments:
+    """The moments of at most `most` numbers a row; the variance is used with `least` added to it.
+
+    Squares of differences from a number near the mean may be summed before their own mean is known (Chan, Golub and LeVeque, 1983).
+    Rows whose squares leave the range are scaled, and summed once more. Derivatives keep `apart` alone.
+    """
+    some = ew.stop_gradient(x)
+    near = mean_in_range(some, means, most)
+    apart = some - near
+    rest, square = means(apart, squared_sizes(apart))
+    factor, cases = constants.full_like(square, 1), unusual_squares(square, max(most, 1), least)
+    for is_case, scale in cases:
+        scaled = some * scale - near * scale
+        pairs = zip(means(scaled, squared_sizes(scaled)), (rest, square), strict=True)
+        rest, square = (el.where(is_case, *pair) for pair in pairs)
+        factor = el.where(is_case, scale, factor)
+    if cases or is_differentiated(x):
+        apart = x * factor - near * factor
+    if is_differentiated(x):
+        pairs = zip((rest, square), means(apart, squared_sizes(apart)), strict=True)
+        rest, square = (ew.with_slope(value, slope) for value, slope in pairs)
+    variance = square - squared_sizes(rest)
+    variance = el.where(variance < 0, 0, variance)  # maximum would halve the derivative of a variance of 0
+    return Moments(apart, rest, variance, near, factor)
 
 
 @array_method_by_value
@@ -95,18 +154,7 @@ def mean(
     result_dtype = dtypes.to_float(x.spec.dtype) if dtype is None else to_dtype(dtype, "mean")
     x = astype(x, dtypes.accumulator(result_dtype))
     rows = _Rows("mean", x, to_axes("mean", axis, x.spec.ndim), keepdims, where)
-    return astype(_mean(rows, x), result_dtype)
-
-
-def _mean(rows: _Rows, x: Array) -> Array:
-    """The total by the count, or, where the total overflows, that of small parts of the terms. Slopes are those of the first."""
-    total, count = rows.sum(x), rows.count()
-    plain = total / count
-    if not dtypes.is_inexact(x.spec.dtype) or usual(total, 0, math.inf):
-        return plain
-    share = rows.share()
-    careful = rows.sum(ew.stop_gradient(x) * share) / count / share
-    return ew.with_slope(el.where(el.isfinite(total), plain, careful), plain)
+    return astype(mean_in_range(x, lambda terms: (rows.sum(terms) / rows.count(),), rows.most()), result_dtype)
 
 
 @array_method_by_value
@@ -160,57 +208,12 @@ def _variance(
     elif isinstance(count, float) and count > ddof:
         freedom = count - ddof
     work = dtypes.real_dtype(work)
-    variance, factor = _variance_in_range(rows)
+    found = moments_in_range(x, rows.means, rows.most())
+    variance, factor = found.variance, found.factor
+    if not keepdims:
+        shape = tuple(n for i, n in enumerate(x.spec.shape) if i not in rows.axes)
+        variance, factor = (reshape(values, shape=shape) for values in (variance, factor))
     return variance * (count / freedom), factor, work
-
-
-def _squares(x: Array) -> Array:
-    """|x|²."""
-    if not dtypes.is_complex(x.spec.dtype):
-        return ew.square(x)
-    return ew.square(ew.real(x)) + ew.square(ew.imag(x))
-
-
-def _chosen(rows: _Rows, x: Array) -> Array:
-    """x with 0 for elements that are not chosen."""
-    return x if rows.where is None else el.where(mask_of(rows.where, x.spec, rows.name), x, 0)
-
-
-def _variance_in_range(rows: _Rows) -> tuple[Array, Array]:
-    """The variance over the number of elements, of numbers relative to one near their mean, and scaled; and the factor.
-
-    Squares of differences from a number near the mean may be summed before their own mean is known (Chan, Golub and LeVeque, 1983).
-    """
-    some, share, count = ew.stop_gradient(rows.x), rows.share(), rows.count(True)
-    variance, factor = _usual_variance(rows, count)
-    if variance is None:
-        factor = factor_for_squares(sum_of_sizes(_chosen(rows, some), rows.axes))
-        near = rows.sum(some * share, True) / count / share
-        variance = _variance_about(rows, near * factor, rows.x * factor, count)
-    if rows.keepdims:
-        return variance, factor
-    kept = tuple(n for i, n in enumerate(rows.x.spec.shape) if i not in rows.axes)
-    return reshape(variance, shape=kept), reshape(factor, shape=kept)
-
-
-def _variance_about(rows: _Rows, near: Array, x: Array, count: Any) -> Array:
-    """The variance over the number of elements, of numbers near others."""
-    apart = x - near
-    rest = rows.sum(apart, True) / count
-    variance = rows.sum(_squares(apart), True) / count - _squares(rest)
-    return el.where(variance < 0, 0, variance)  # maximum would halve the derivative of a variance of 0
-
-
-def _usual_variance(rows: _Rows, count: Any) -> tuple[Array | None, Any]:
-    """The variance and a factor of 1, where numbers are known and their squares stay in range; the first is None elsewhere."""
-    if type(rows.x) is not Array or not rows.most():
-        return None, 1
-    near = rows.sum(rows.x, True) / count
-    low, high = SAFE_SQUARES[dtypes.real_dtype(rows.x.spec.dtype)]
-    if not usual(near, 0, high):
-        return None, 1
-    variance = _variance_about(rows, near, rows.x, count)
-    return (variance, constants.full_like(variance, 1)) if usual(variance, low, high / rows.most()) else (None, 1)
 
 
 @array_method_by_value

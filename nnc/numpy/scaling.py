@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-import numpy as np
-
 from nnc.array.array import Array
 from nnc.base import dtypes
+from nnc.calls.assume import Range, assume
 from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands.parts import exponent
@@ -62,27 +61,31 @@ SAFE_SQUARES: Mapping[Any, tuple[float, float]] = MappingProxyType(
 def scaled_sum_of_squares(x: Array, axes: Shape, least: float = 0) -> tuple[Array, Array]:
     """The sum of |x · factor|² over axes, and the factor: a power of two by which no square leaves the range, mostly 1.
 
-    The sums for all factors that come into question are made in one pass over x, from which that of the right one is chosen.
-
     Args:
         x: real or complex, of an accumulator's dtype.
         axes: axes to remove.
         least: a number that is added to the sum, beside which smaller squares need no digits.
     """
-    _, _, grow, shrink = _SAFE[dtypes.real_dtype(x.spec.dtype)]
-    low, high = SAFE_SQUARES[dtypes.real_dtype(x.spec.dtype)]
     total = reduce_sum(squared_sizes(x), axes=axes)
     factor = constants.full_like(total, 1)
-    if usual(total, low, high):
-        return total, factor
-    cases = [(ew.greater(total, constants.full_like(total, high)), shrink)]
-    if least < low:
-        cases.append((ew.less(total, constants.full_like(total, low)), grow))
-    for is_case, scale in cases:
-        scaled = reduce_sum(squared_sizes(x * scale), axes=axes)
-        total = ew.select(is_case, scaled, total)
+    for is_case, scale in unusual_squares(total, 1, least):
+        total = ew.select(is_case, reduce_sum(squared_sizes(x * scale), axes=axes), total)
         factor = ew.select(is_case, constants.full_like(factor, scale), factor)
     return total, factor
+
+
+def unusual_squares(means: Array, count: int, least: float = 0) -> list[tuple[Array, float]]:
+    """The cases in which squares left the range: which of their means, and a power of two to multiply the numbers by.
+
+    A kernel sums once more where a case holds. `count` squares are summed for a mean, to which `least` is added.
+    """
+    (low, high), (_, _, grow, shrink) = SAFE_SQUARES[means.spec.dtype], _SAFE[means.spec.dtype]
+    if usual(means, low / count, high / count):
+        return []
+    cases = [(ew.bitwise_not(ew.less_equal(means, constants.full_like(means, high / count))), shrink)]
+    if least < low:
+        cases.append((ew.less(means, constants.full_like(means, low / count)), grow))
+    return cases
 
 
 def squared_sizes(x: Array) -> Array:
@@ -91,11 +94,17 @@ def squared_sizes(x: Array) -> Array:
 
 
 def usual(numbers: Array, low: float, high: float) -> bool:
-    """Whether numbers are known, on the host, whose sizes lie from `low` to below `high`: then no other way need be gone."""
-    if type(numbers) is not Array:
-        return False
-    sizes = np.abs(numbers.data)
-    return bool(np.all((low <= sizes) & (sizes < high)))
+    """Whether the sizes of numbers surely lie from `low` to below `high`, so that no other way need be gone: they are known, on
+    the host, or a specialised call assumes it.
+    """
+    within = Range(low, high)
+    return within.holds(numbers.data) if type(numbers) is Array else assume(numbers, within)
+
+
+def is_differentiated(x: Any) -> bool:
+    """Whether an array is being differentiated."""
+    trace = getattr(x, "owner", None)
+    return trace is not None and trace.differentiates
 
 
 def binary_exponent(sizes: Array) -> Array:

@@ -24,6 +24,7 @@ from nnc.numpy.contractions import matmul
 from nnc.numpy.joining import concatenate
 from nnc.numpy.manipulation import moveaxis, ravel, reshape
 from nnc.numpy.operands import Axis, keeps_weakness, to_axes, to_axis, to_value, to_values
+from nnc.numpy.scaling import factor_for_squares, sum_of_sizes
 from nnc.numpy.searching import argsort, searchsorted, take, take_along_axis
 from nnc.typing import ArrayLike, DTypeLike
 
@@ -125,9 +126,7 @@ def cov(
                [-1.,  1.]], dtype=float64)
     """
     m, y, fweights, aweights = to_values("cov", m=m, y=y, fweights=fweights, aweights=aweights)
-    x = _variables(m, rowvar)
-    if y is not None:
-        x = concatenate([x, _variables(y, rowvar)])
+    x = _variables(m, y, rowvar)
     lost = (0 if bias else 1) if ddof is None else ddof
     if fweights is None and aweights is None:
         n = x.spec.shape[1] - lost
@@ -144,7 +143,13 @@ def cov(
     return reshape(product, ()) if product.spec.size == 1 else product
 
 
-def _variables(m: Any, rowvar: bool) -> Array:
+def _variables(m: Any, y: Any, rowvar: bool) -> Array:
+    """The variables of both arguments as rows."""
+    rows = [_rows(values, rowvar) for values in (m, y) if values is not None]
+    return rows[0] if len(rows) == 1 else concatenate(rows)
+
+
+def _rows(m: Any, rowvar: bool) -> Array:
     (x,) = promote(m, where="cov", to=dtypes.to_float)
     x = to_value(x, "cov")
     if x.spec.ndim > 2:
@@ -170,7 +175,9 @@ def corrcoef(x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True) -> A
         Array([[ 1., -1.],
                [-1.,  1.]], dtype=float32)
     """
-    c = cov(x, y, rowvar)
+    x, y = to_values("corrcoef", x=x, y=y)
+    rows = _variables(x, y, rowvar)
+    c = cov(rows * factor_for_squares(sum_of_sizes(rows, (1,))))
     if not c.spec.ndim:
         return c / c
     deviation = el.sqrt(el.real(c.diagonal()))
@@ -653,12 +660,14 @@ def interp(
     above = el.clip(searchsorted(xp, x, side="right"), 1, max(n - 1, 1)) if n > 1 else searchsorted(xp, x) * 0
     below = el.maximum(above - 1, 0)
     x0, x1, y0, y1 = take(xp, below), take(xp, above), take(fp, below), take(fp, above)
-    flat = el.equal(x1, x0)
-    share = el.where(flat, 0, (x - x0) / el.where(flat, 1, x1 - x0))
+    flat, part = el.equal(x1, x0), el.where(el.isinf(x1 - x0), 0.5, 1)  # a part of the distance, where that overflows
+    share = el.where(flat, 0, (x * part - x0 * part) / el.where(flat, 1, x1 * part - x0 * part))
     inside = (
         el.not_equal(share, 0) & el.not_equal(share, 1) & el.not_equal(y0, y1)
     )  # elsewhere infinities would give NaN
-    value = el.where(inside, y0 + share * el.where(inside, y1 - y0, 0), el.where(el.equal(share, 1), y1, y0))
+    rise = el.where(inside, y1 - y0, 0)
+    between = el.where(el.isinf(rise), y0 * (1 - share) + y1 * share, y0 + share * rise)
+    value = el.where(inside, between, el.where(el.equal(share, 1), y1, y0))
     value = el.where(el.less(x, xp[0]), fp[0] if left is None else left, value)
     return el.where(el.greater(x, xp[-1]), fp[-1] if right is None else right, value)
 

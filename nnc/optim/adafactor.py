@@ -15,8 +15,9 @@ from nnc.commands.promote import astype
 from nnc.errors import ArgumentError, user_error
 from nnc.optim.accumulate import ema
 from nnc.optim.arguments import Mask, Scalar, check_params, check_rate, check_scalar, check_state, is_trainable
-from nnc.optim.base import GradientTransformation, chain, make_state, map_trainable, number, stateless, widen
+from nnc.optim.base import GradientTransformation, chain, make_state, map_trainable, number, widen
 from nnc.optim.clipping import clip_by_block_rms, rms, squared_magnitude
+from nnc.optim.constraints import scale_by_size
 from nnc.optim.schedules import Schedule
 from nnc.optim.transforms import add_decayed_weights, scale, scale_by_learning_rate, zero_count
 
@@ -168,19 +169,7 @@ def scale_by_param_block_rms(min_scale: Scalar = 1e-3) -> GradientTransformation
         >>> nnp.round(updates, 2)
         Array([ 3.54, -7.07], dtype=float32)
     """
-    where = "scale_by_param_block_rms"
-    check_scalar(where, "min_scale", min_scale)
-
-    def multiply(u: Array, p: Any) -> Array:
-        wide = widen(u)
-        size = rms(astype(asarray(p), wide.dtype))
-        return astype(wide * nnp.maximum(size, number(min_scale, size.dtype)), u.dtype)
-
-    def update(updates: Any, params: Any) -> Any:
-        check_params(where, params)
-        return map_trainable(where, multiply, "updates", updates, params=params)
-
-    return stateless(where, update)
+    return scale_by_size("scale_by_param_block_rms", min_scale, rms)
 
 
 @spelled

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -94,12 +95,16 @@ def scale_by_param_block_norm(min_scale: Scalar = 1e-3) -> GradientTransformatio
         >>> transformation.update(nnp.ones(2), transformation.init(nnp.ones(2)), nnp.asarray([3.0, 4.0]))[0]
         Array([5., 5.], dtype=float32)
     """
-    where = "scale_by_param_block_norm"
+    return scale_by_size("scale_by_param_block_norm", min_scale, norm)
+
+
+def scale_by_size(where: str, min_scale: Scalar, size_of: Callable[[Array], Array]) -> GradientTransformation:
+    """Multiplies each update by the size of its parameter, at least `min_scale`."""
     check_scalar(where, "min_scale", min_scale)
 
     def multiply(u: Array, p: Any) -> Array:
         wide = widen(u)
-        size = norm(astype(as_operand(p), wide.dtype))
+        size = size_of(astype(asarray(p), wide.dtype))
         return astype(wide * nnp.maximum(size, number(min_scale, size.dtype)), u.dtype)
 
     def update(updates: Any, params: Any) -> Any:

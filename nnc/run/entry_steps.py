@@ -15,7 +15,6 @@ from enum import IntEnum
 from itertools import groupby
 
 from nnc.base import dtypes
-from nnc.device.targets import cpu_target
 from nnc.lower.kernels.builder import Code, Slot, Value
 from nnc.lower.kernels.native import Native
 from nnc.lower.plan.costs import step_bytes, step_flops
@@ -23,9 +22,6 @@ from nnc.lower.plan.liveness import touched, walk
 from nnc.lower.plan.stages import Branches, Iteration, Kind, Loop, Planned, Step, Steps, View
 from nnc.run.arguments import FrameLayout
 from nnc.run.step_table import MOST, StepTable, runner
-
-_LOOPS = cpu_target().loops
-_SCHEDULE = cpu_target().schedule
 
 CALLS = 1 << 20  # a call back is numbered: a multiple of this, new each time, plus the number of the steps to be run
 POLL = CALLS - 1  # no steps: Python only looks for interrupts
@@ -86,7 +82,7 @@ class Outline:
 
     def seconds(self, steps: Iterable[Step]) -> float:
         """About how long steps take; of a loop of unknown length in them, one iteration."""
-        total = 0.0
+        total, costs = 0.0, self.planned.machine.schedule
         for step in steps:
             if isinstance(step.region, Loop):
                 total += (step.region.length or 1) * self.iteration_seconds(step.region)
@@ -95,8 +91,8 @@ class Outline:
             else:
                 native = self.natives.get(id(step))
                 is_inline = native is not None and native.inline
-                total += _INLINE_SECONDS if is_inline else _SCHEDULE.compiled_call_seconds
-                work = step_flops(step) / _SCHEDULE.flops_per_second, step_bytes(step) / _SCHEDULE.bytes_per_second
+                total += _INLINE_SECONDS if is_inline else costs.compiled_call_seconds
+                work = step_flops(step) / costs.flops_per_second, step_bytes(step) / costs.bytes_per_second
                 total += max(work)
         return total
 
@@ -388,7 +384,7 @@ class StepCode(Code):
         numbers = sorted(touched((step,)))
         for number in numbers:
             buffer, offset = planned.bound.buffers[number], planned.offsets[number]
-            if buffer.nbytes > _LOOPS.register_bytes or buffer.kind is Kind.CONSTANT:
+            if buffer.nbytes > planned.machine.loops.register_bytes or buffer.kind is Kind.CONSTANT:
                 outside.add(number)
             if offset is not None:
                 ranges.append((offset, offset + buffer.nbytes, number))

@@ -23,10 +23,11 @@ from nnc.base.dtypes import TAPE
 from nnc.commands.control import fused
 from nnc.commands.facts import has_companion, takes_epilogue
 from nnc.commands.rules import expansion
-from nnc.device import CPU
-from nnc.graph import Command, Graph, Kernel, Node, find_kernel, kernel
+from nnc.device import CPU, machine_of_device
+from nnc.device.target import Target
+from nnc.graph import Command, Graph, Kernel, Node, find_kernel
 from nnc.graph.passes import PhaseName
-from nnc.graph.registry import joined
+from nnc.graph.registry import joined, kernels_for
 from nnc.lower.kernels.domain import can_fuse, is_reduction, is_view
 from nnc.lower.kernels.launch import DeviceKernel
 from nnc.lower.kernels.native import Compiler, Native, Remembered
@@ -47,7 +48,7 @@ class KernelQueue:
         compiler: compiles the texts; without one, nothing is printed.
         choose: returns the kernel of a step.
         workspace: returns the bytes that the kernel of a node needs while it runs.
-        device: the kind of device that the kernels run on.
+        machine: the machine that the kernels run on; None: this machine's CPU.
     """
 
     def __init__(
@@ -55,9 +56,10 @@ class KernelQueue:
         compiler: Compiler | None = None,
         choose: Callable[[Step], Kernel | None] = lambda step: None,
         workspace: Workspace = no_workspace,
-        device: str = CPU,
+        machine: Target | None = None,
     ) -> None:
-        self.compiler, self._choose, self._workspace, self._device = compiler, choose, workspace, device
+        self.compiler, self._choose, self._workspace = compiler, choose, workspace
+        self._machine = machine or machine_of_device()
         self._known: dict[
             Any, tuple[Step, Native | DeviceKernel | None]
         ] = {}  # holds a step, so that its id stays its own
@@ -71,8 +73,8 @@ class KernelQueue:
 
     def after(self, phase: PhaseName, graph: Graph) -> None:
         """Prints the kernels whose texts are final after the phase "layout" or "fuse"; `graph` is the result of that phase."""
-        if self.compiler is not None and self._device == CPU:
-            final = settled(graph, self._device) if phase == "layout" else fused_alone(graph)
+        if self.compiler is not None and self._machine.kind == CPU:
+            final = settled(graph, self._machine) if phase == "layout" else fused_alone(graph)
             self.add(emit(final, self._workspace))
 
     def add(self, emitted: Emitted) -> None:
@@ -80,7 +82,7 @@ class KernelQueue:
 
         Few moves stay moves, and tensors that are joined with others may come to lie among them.
         """
-        if self._device != CPU:
+        if self._machine.kind != CPU:
             return  # their texts depend on buffers, too
         steps = [step for step in walk(emitted.steps) if not is_move(step)]
         joins = [step for step in steps if step.command in joined]
@@ -112,7 +114,7 @@ class KernelQueue:
         self, step: Step, choose: Callable[[Step], Kernel | None], compiler: Compiler
     ) -> Native | DeviceKernel | None:
         inputs, outputs = (tuple([(v.spec, v.strides) for v in views]) for views in (step.inputs, step.outputs))
-        places = () if self._device == CPU else _places((*step.inputs, *step.outputs))
+        places = () if self._machine.kind == CPU else _places((*step.inputs, *step.outputs))
         key = step.command, id(step.params), tuple(map(id, step.graphs)), inputs, outputs, places
         known = self._known.get(key)
         if known is None:
@@ -144,7 +146,7 @@ def _touches_tape(step: Step, buffers: Sequence[Buffer]) -> bool:
 # -- nodes in their final form -----------------------------------------------------------------------------------------
 
 
-def settled(graph: Graph, device: str = CPU) -> Graph:
+def settled(graph: Graph, machine: Target) -> Graph:
     """Returns the nodes, also of sub-graphs, that no pass touches which comes after the form of a graph is settled, and the views
     that they read through.
 
@@ -152,13 +154,13 @@ def settled(graph: Graph, device: str = CPU) -> Graph:
     a product is if its first reader is computed so.
     """
     nodes = tuple(dict.fromkeys(graph.walk()))
-    printed = {name for name in {node.command for node in nodes} if _is_printed_once(name, device)}
-    kept = {node for node in nodes if node.command in printed and _stays(node, device)}
+    printed = {name for name in {node.command for node in nodes} if _is_printed_once(name, machine)}
+    kept = {node for node in nodes if node.command in printed and _stays(node, machine)}
     products = {node.outputs[0]: node for node in kept if takes_epilogue(node.command)}
     if products:
         for node in nodes:
             for product in [products.pop(symbol) for symbol in node.inputs if symbol in products]:
-                if can_fuse(node, device) and not is_view(node) and not is_reduction(node):
+                if can_fuse(node, machine) and not is_view(node) and not is_reduction(node):
                     kept.discard(product)
     return _with_views(nodes, kept)
 
@@ -192,18 +194,18 @@ def _with_views(nodes: Sequence[Node], kept: set[Node]) -> Graph:
     return Graph(tuple(read), (), part)
 
 
-def _is_printed_once(name: Command, device: str) -> bool:
-    """Whether a command has a kernel for a kind of device that is printed once for all steps alike."""
-    return any(each.device == device and isinstance(each.native, Remembered) for each in kernel.get(name, ()))
+def _is_printed_once(name: Command, machine: Target) -> bool:
+    """Whether a command has a kernel that is printed once for all steps alike."""
+    return any(isinstance(each.native, Remembered) for each in kernels_for(name, machine))
 
 
-def _stays(node: Node, device: str) -> bool:
+def _stays(node: Node, machine: Target) -> bool:
     """Whether a node that is no product becomes a step unchanged, with a kernel that is printed once."""
-    if node.graphs or node.command in expansion or can_fuse(node, device):
+    if node.graphs or node.command in expansion or can_fuse(node, machine):
         return False
     if node.command in joined or has_companion(node.command):  # parts are put together, or nodes are
         return False
     if any(symbol.dtype == TAPE for symbol in (*node.inputs, *node.outputs)):
         return False
-    found = find_kernel(node.command, tuple(symbol.spec for symbol in node.inputs), node.params, device)
+    found = find_kernel(node.command, tuple(symbol.spec for symbol in node.inputs), node.params, machine)
     return found is not None and isinstance(found.native, Remembered)

@@ -27,11 +27,12 @@ from nnc.array.array import Array
 from nnc.base.fork import new_rlock
 from nnc.commands.pack import pack
 from nnc.device.cpu import aligned_bytes
+from nnc.device.target import Target
 from nnc.graph import Command, Kernel, TensorSpec
 from nnc.lower.plan.stages import NDArray
 from nnc.run.native_program import ProgramAbi
 
-ChooseKernel = Callable[[Command, tuple[TensorSpec, ...], Mapping[str, Any]], Kernel]
+ChooseKernel = Callable[[Command, tuple[TensorSpec, ...], Mapping[str, Any], Target], Kernel]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +59,10 @@ class _KeptForms:
 class PackedWeights:
     """The packed inputs of a program, which are its last ones: one set of them, for any number of threads."""
 
-    def __init__(self, outside: ProgramAbi, choose: ChooseKernel) -> None:
+    def __init__(self, outside: ProgramAbi, choose: ChooseKernel, machine: Target) -> None:
         def row(source: int, layout: str, spec: TensorSpec) -> _PackedInput:
             params = MappingProxyType({"layout": layout})
-            return _PackedInput(spec, params, choose(pack, (outside.inputs[source],), params).run)
+            return _PackedInput(spec, params, choose(pack, (outside.inputs[source],), params, machine).run)
 
         pairs = list(zip(outside.kept, outside.inputs[len(outside.inputs) - len(outside.kept) :], strict=True))
         self._rows = {

@@ -198,7 +198,7 @@ class Program:
     @property
     def cost(self) -> Cost:
         """Floating-point operations and bytes of each step."""
-        return make_cost(self.bound)
+        return make_cost(self.planned)
 
     def as_text(self) -> str:
         """The readable form: buffers with their places, steps with their kernels."""

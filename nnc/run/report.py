@@ -11,6 +11,7 @@ from nnc.base.source import SourceLine
 from nnc.errors import MemoryBudgetError, user_error
 from nnc.graph import TensorSpec, value_text
 from nnc.lower.plan.costs import CostRow, node_cost, step_bytes, step_flops
+from nnc.lower.plan.schedule.assign import estimate_seconds
 from nnc.lower.plan.stages import Bound, Branches, Kind, Loop, Planned, Step, View, is_contiguous
 
 _SHOWN = 5
@@ -176,7 +177,7 @@ def make_memory_plan(planned: Planned) -> MemoryPlan:
                 )
             )
     given, returned, constant = totals[Kind.INPUT], totals[Kind.OUTPUT], totals[Kind.CONSTANT]
-    again = Cost(tuple(map(node_cost, planned.recomputed)))
+    again = Cost(tuple(node_cost(node, planned.machine.schedule) for node in planned.recomputed))
     return MemoryPlan(planned.arena_bytes, planned.lower_bound, given, returned, constant, tuple(rows), again, kept)
 
 
@@ -220,9 +221,13 @@ def _recomputed_text(cost: Cost) -> str:
     )
 
 
-def make_cost(bound: Bound) -> Cost:
+def make_cost(planned: Planned) -> Cost:
     """The cost of each step."""
-    rows = (CostRow(step.command.name, step_flops(step), step_bytes(step), step.source) for step in bound.steps)
+    rows = []
+    for step in planned.bound.steps:
+        flops, nbytes = step_flops(step), step_bytes(step)
+        seconds = estimate_seconds(flops, nbytes, planned.machine.schedule)
+        rows.append(CostRow(step.command.name, flops, nbytes, seconds, step.source))
     return Cost(tuple(rows))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,18 +14,18 @@ from hypothesis import strategies as st
 import nnc
 import nnc.numpy as nnp
 from nnc.backends.cpu.compiler.jit import compiler
-from nnc.backends.cpu.kernels.products import dot_products, gemm
+from nnc.backends.cpu.kernels.products import gemm
 from nnc.backends.cpu.kernels.products.dot import _native
-from nnc.backends.cpu.kernels.vectors import vector_bytes
 from nnc.backends.native_runs import run_native
 from nnc.backends.onednn import library
 from nnc.backends.onednn.library import Eltwise, Sum
 from nnc.backends.onednn.matmul import Combine, matmul_native
 from nnc.backends.products import gemm_of, product_of
 from nnc.base import dtypes
+from nnc.device.target import Target
 from nnc.graph import TensorSpec, command, reference
 from nnc.lower.plan.stages import Step, View
-from tests.figures import set_figures
+from tests.figures import HERE, with_figures
 
 dot = command("dot")
 pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no compiler")
@@ -58,12 +59,13 @@ def run(native: Any, *arrays: np.ndarray) -> None:
 
 
 def check(
-    x: np.ndarray, y: np.ndarray, contract: Any = None, batch: Any = ((), ()), out: np.ndarray | None = None
-) -> None:
+    x: np.ndarray, y: np.ndarray, contract: Any = None, batch: Any = ((), ()), out: np.ndarray | None = None,
+    machine: Target = HERE,
+) -> None:  # fmt: skip
     params = {"contract": contract or ((x.ndim - 1,), (0,)), "batch": batch}
     wanted = reference[dot](x, y, **params)
     out = np.full(wanted.shape, REFUSED, wanted.dtype) if out is None else out
-    native = _native(step_of(x, y, out, params))
+    native = _native(step_of(x, y, out, params), machine)
     assert native is not None
     run(native, x, y, out)
     assert_close(out, wanted, max(1, math.prod(x.shape[a] for a in params["contract"][0])))
@@ -230,7 +232,7 @@ def test_float16_sums_are_rounded_once() -> None:
     x, y = np.full((1, 4096), 1, np.float16), np.full((4096, 1), 1, np.float16)
     out = np.empty((1, 1), np.float16)
     params = {"contract": ((1,), (0,)), "batch": ((), ())}
-    run(_native(step_of(x, y, out, params)), x, y, out)
+    run(_native(step_of(x, y, out, params), HERE), x, y, out)
     assert out[0, 0] == 4096  # float16 itself cannot count past 2048
 
 
@@ -238,19 +240,19 @@ def test_sums_of_float16_that_no_panel_holds_are_left_to_the_reference() -> None
     rng = np.random.default_rng(14)
     x, y = numbers(rng, (20, 1500), "float16"), np.asfortranarray(numbers(rng, (1500, 30), "float16"))
     params = {"contract": ((1,), (0,)), "batch": ((), ())}
-    assert _native(step_of(x, y, np.zeros((20, 30), np.float16), params)) is None
+    assert _native(step_of(x, y, np.zeros((20, 30), np.float16), params), HERE) is None
     assert_close(np.asarray(nnc.compile(nnp.matmul)(x, y.copy("C"))), reference[dot](x, y, **params), 1500)
 
 
-def test_short_vectors_serve_machines_without_long_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (gemm, dot_products):
-        monkeypatch.setattr(module, "vector_bytes", lambda: 32)
+@pytest.mark.parametrize("vector_bytes", [16, 32])
+def test_short_vectors_serve_machines_without_long_ones(vector_bytes: int) -> None:
+    machine = replace(HERE, vector_bytes=vector_bytes)
     rng = np.random.default_rng(8)
     for m, k, n in ((1, 5, 40), (9, 70, 31), (64, 65, 2), (50, 300, 90)):
         x, y = numbers(rng, (m, k), "float32"), numbers(rng, (k, n), "float32")
-        check(x, y)
-        check(x, np.asfortranarray(y))
-    own, together = (by_tiles(x, y, ((1,), (0,)), shared=shared) for shared in (False, True))
+        check(x, y, machine=machine)
+        check(x, np.asfortranarray(y), machine=machine)
+    own, together = (by_tiles(x, y, ((1,), (0,)), machine, shared=shared) for shared in (False, True))
     np.testing.assert_array_equal(together, own)
 
 
@@ -259,47 +261,44 @@ def test_short_vectors_serve_machines_without_long_ones(monkeypatch: pytest.Monk
 @pytest.mark.parametrize("size", [(400, 300, 290), (200, 1100, 160), (15, 640, 200), (28, 1030, 64)])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "int16"])
 def test_panels_are_packed_by_the_tiles_that_read_them_first(
-    dtype: str, size: tuple[int, int, int], left: str, shared: bool, monkeypatch: pytest.MonkeyPatch
+    dtype: str, size: tuple[int, int, int], left: str, shared: bool
 ) -> None:
-    set_figures(monkeypatch, gemm, "products", nearest_bytes=0, enough_rows=16)
     m, k, n = size
     rng = np.random.default_rng(16)
     x, y = numbers(rng, (m, k), dtypes.as_dtype(dtype)), numbers(rng, (k, n), dtypes.as_dtype(dtype))
     x, params = laid_out(x, left), {"contract": ((1,), (0,)), "batch": ((), ())}
     wanted, groups = reference[dot](x, y, **params), set()
     for is_slow, near in ((False, 1 << 20), (True, 1 << 30), (True, 700 * k)):
-        set_figures(monkeypatch, gemm, "products", slow_second_cache=is_slow, near_bytes=near)
+        caches = with_figures("memory", first_cache_bytes=0, second_cache_bytes=2 * near)
+        machine = with_figures("products", caches, slow_second_cache=is_slow, enough_rows=16)
         out = np.full(wanted.shape, REFUSED, wanted.dtype)
         product = product_of(step_of(x, y, out, params))
         wide = product.dtype if dtypes.is_integer(product.dtype) else dtypes.accumulator(product.dtype)
-        shape = gemm.shape_of(product, wide)
+        shape = gemm.shape_of(product, wide, machine)
         assert shape is not None
         groups.add(shape.group)
-        assert_close(by_tiles(x, y, params["contract"], shared=shared), wanted, k)
-    assert len(groups) > 1 or m < 400 or vector_bytes() < 64
+        assert_close(by_tiles(x, y, params["contract"], machine, shared=shared), wanted, k)
+    assert len(groups) > 1 or m < 400 or HERE.vector_bytes < 64
 
 
 @pytest.mark.parametrize("is_slow", [False, True])
-def test_columns_of_a_prime_number_of_vectors_are_not_taken_one_by_one(
-    is_slow: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    set_figures(monkeypatch, gemm, "products", slow_second_cache=is_slow)
-    lanes = vector_bytes() // 4
+def test_columns_of_a_prime_number_of_vectors_are_not_taken_one_by_one(is_slow: bool) -> None:
+    machine = with_figures("products", slow_second_cache=is_slow)
+    lanes = HERE.vector_bytes // 4
     x, y = np.ones((64, 256), np.float32), np.ones((256, 97 * lanes), np.float32)
     params = {"contract": ((1,), (0,)), "batch": ((), ())}
-    shape = gemm.shape_of(product_of(step_of(x, y, x @ y, params)), dtypes.float32)
+    shape = gemm.shape_of(product_of(step_of(x, y, x @ y, params)), dtypes.float32, machine)
     assert shape is not None and shape.tile.vectors > 1
 
 
-def by_tiles(x: np.ndarray, y: np.ndarray, contract: Any, *, shared: bool) -> np.ndarray:
+def by_tiles(x: np.ndarray, y: np.ndarray, contract: Any, machine: Target = HERE, *, shared: bool) -> np.ndarray:
     """Computes a product with the tiles that products share, or with tiles in its own text."""
-    with pytest.MonkeyPatch.context() as patch:
-        set_figures(patch, gemm, "products", shared_volume=0 if shared else math.inf, shared_tile=0)
-        params = {"contract": contract, "batch": ((), ())}
-        out = np.full(reference[dot](x, y, **params).shape, REFUSED, x.dtype)
-        native = _native(step_of(x, y, out, params))
-        assert native is not None and bool(native.calls) is native.light is shared
-        run(native, x, y, out)
+    machine = with_figures("products", machine, shared_volume=0 if shared else math.inf, shared_tile=0)
+    params = {"contract": contract, "batch": ((), ())}
+    out = np.full(reference[dot](x, y, **params).shape, REFUSED, x.dtype)
+    native = _native(step_of(x, y, out, params), machine)
+    assert native is not None and bool(native.calls) is native.light is shared
+    run(native, x, y, out)
     return out
 
 
@@ -310,7 +309,7 @@ def test_shared_tiles_compute_the_bits_that_a_products_own_do(dtype: str, size: 
     rng = np.random.default_rng(15)
     x, y = numbers(rng, (m, k), dtypes.as_dtype(dtype)), numbers(rng, (k, n), dtypes.as_dtype(dtype))
     for left, right in (("dense", "dense"), ("transposed", "transposed"), ("every third", "every third")):
-        if right != "dense" and dtype == "bfloat16" and k > gemm._PRODUCTS.panel_terms:
+        if right != "dense" and dtype == "bfloat16" and k > HERE.products.panel_terms:
             continue  # those are left to the reference
         operands = laid_out(x, left), laid_out(y, right)
         own, together = (by_tiles(*operands, ((1,), (0,)), shared=shared) for shared in (False, True))
@@ -329,7 +328,7 @@ def test_large_products_of_other_sizes_call_the_same_kernels() -> None:
     def called(m: int, k: int, n: int) -> list[str]:
         x, y = np.ones((m, k), np.float32), np.ones((n, k), np.float32).T
         params = {"contract": ((1,), (0,)), "batch": ((), ())}
-        native = _native(step_of(x, y, np.ones((m, n), np.float32), params))
+        native = _native(step_of(x, y, np.ones((m, n), np.float32), params), HERE)
         assert native is not None
         return [each.name for each in native.calls]
 
@@ -341,7 +340,7 @@ def test_short_products_are_taken_into_loops_and_long_ones_are_not() -> None:
     params = {"contract": ((1,), (0,)), "batch": ((), ())}
     for n, inline in ((4, True), (32, False)):
         x = np.ones((n, n), np.float32)
-        native = _native(step_of(x, x, x.copy(), params))
+        native = _native(step_of(x, x, x.copy(), params), HERE)
         assert native is not None and native.inline is inline
 
 

@@ -202,3 +202,26 @@ def test_logarithms_of_matrices_far_from_normal_are_exact(function: Any) -> None
     with warnings.catch_warnings(action="ignore"):  # SciPy's own check by the exponential loses the digits
         want = scipy.linalg.logm(x)
     np.testing.assert_allclose(function(x), want, rtol=0, atol=1e-12 * np.abs(want).max())
+
+
+def test_correlations_do_not_depend_on_the_scale() -> None:
+    x = np.random.default_rng(0).normal(size=(3, 50))
+    for scale in (1.0, 1e25, 1e-25, 2e37):
+        for way in (nnp.corrcoef, nnc.compile(nnp.corrcoef)):
+            np.testing.assert_allclose(way((x * scale).astype(np.float32)), np.corrcoef(x), atol=1e-5)
+    mixed = x * np.array([[1e25], [1.0], [1e-25]])
+    np.testing.assert_allclose(nnp.corrcoef(mixed.astype(np.float32)), np.corrcoef(x), atol=1e-5)
+    np.testing.assert_allclose(nnp.corrcoef(x[:2] * 1e200, x[2] * 1e-200), np.corrcoef(x), atol=1e-12)
+
+
+def test_lines_between_numbers_whose_distance_overflows() -> None:
+    most = 1.7e308
+    places = np.array([0.0, 0.25, 0.5, 0.75, 1.0])
+    np.testing.assert_allclose(
+        nnp.interp(places, np.array([0.0, 1.0]), np.array([-most, most])), [-most, -most / 2, 0, most / 2, most]
+    )
+    np.testing.assert_allclose(
+        nnp.interp((2 * places - 1) * most, np.array([-most, most]), np.array([1.0, 5.0])), 1 + 4 * places
+    )
+    slope = nnc.grad(lambda y: nnp.sum(nnp.interp(places, np.array([0.0, 1.0]), y)))
+    np.testing.assert_allclose(slope(nnp.asarray([-most, most], "float64")), [2.5, 2.5])

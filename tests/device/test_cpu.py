@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from nnc.device.cpu import ALIGNMENT
 from nnc.errors import RegistryError, UnsupportedError
 from nnc.graph import Kernel, TensorSpec, add_kernel, command, find_kernel, register, structural_hash
 from nnc.graph.rules import Rules
+from tests.figures import HERE
 
 CPU_DEVICE: Device = find_device(CPU, "test")
 
@@ -72,7 +74,7 @@ def test_a_kernel_is_found_for_its_kind_of_devices_alone() -> None:
     add_kernel("same_for_devices", Kernel("here", run, device="elsewhere"))
     spec = TensorSpec((2,), "float32")
     for kind in ("cpu", "elsewhere"):
-        found = find_kernel(command("same_for_devices"), (spec,), {}, kind)
+        found = find_kernel(command("same_for_devices"), (spec,), {}, replace(HERE, kind=kind))
         assert found is not None and found.device == kind
     with pytest.raises(RegistryError, match="has a kernel of priority"):
         add_kernel("same_for_devices", Kernel("here", run, device="elsewhere"))

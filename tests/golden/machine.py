@@ -38,9 +38,11 @@ def pin_machine() -> None:
     os.environ |= _ENVIRONMENT
 
     import nnc.base.machine  # noqa: PLC0415  (environment variables that are read at import are pinned by now)
+    import nnc.device.targets  # noqa: PLC0415
+    from nnc.device.targets.x86 import X86  # noqa: PLC0415
 
     nnc.base.machine.processor = lambda cpuinfo=Path(), cpu=None: dict(_PROCESSOR)
-    nnc.base.machine.usable_threads = lambda: _THREADS
+    nnc.device.targets.cpu_target = lambda: X86
 
     import nnc.lower.phases  # noqa: PLC0415  (registers the passes, which are recorded)
     from nnc.backends.onednn.library import PrimitiveDesc  # noqa: PLC0415

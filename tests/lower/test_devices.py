@@ -18,7 +18,9 @@ from nnc.backends.numpy_ref import reference_kernel
 from nnc.backends.onednn.library import library
 from nnc.base.options import Options
 from nnc.compiled.pipeline import lower, plan
-from nnc.graph import Graph, Kernel, TensorSpec, add_kernel, command, kernel, reference
+from nnc.device import machine_of_device
+from nnc.device.target import Target
+from nnc.graph import Command, Graph, Kernel, TensorSpec, add_kernel, command, kernel, reference
 from nnc.run.kernel_queue import settled
 
 GPU = "cuda:0"
@@ -42,6 +44,11 @@ def operands(size: int) -> tuple[Any, ...]:
     return *(np.full(shape, 0.1, "float32") for shape in shapes), np.eye(8, dtype="float32")
 
 
+def refer(command: Command, specs: tuple[TensorSpec, ...], params: Mapping[str, Any], machine: Target) -> Kernel:
+    """Chooses references."""
+    return reference_kernel(command, specs, params)
+
+
 def step(size: int = 16) -> Graph:
     """The gradients of the network."""
     return nnc.make_graph(nnc.grad(network, argnums=(0, 1, 2)))(*operands(size))
@@ -54,17 +61,16 @@ def test_a_program_for_another_device_loads_no_library_of_the_cpu() -> None:
     code = """
         from pathlib import Path
         from nnc.backends.loaded import choose_kernel
-        from nnc.backends.numpy_ref import reference_kernel
         from nnc.compiled.pipeline import lower
         from nnc.base.options import Options
-        from tests.lower.test_devices import GPU, step
+        from tests.lower.test_devices import GPU, refer, step
 
         def libraries():
             lines = Path("/proc/self/maps").read_text().splitlines()
             return {name for line in lines if ".so" in (name := line.split("/")[-1])}
 
         graph, known = step(), libraries()
-        lower(graph, Options(device=GPU, keeps=(0, 1)), reference_kernel)
+        lower(graph, Options(device=GPU, keeps=(0, 1)), refer)
         print(*sorted(libraries() - known))
         lower(graph, Options(keeps=(0, 1)), choose_kernel)
         print(*sorted(libraries() - known))
@@ -91,11 +97,11 @@ def add_kernels_that_refuse(device: str) -> None:
 @pytest.mark.parametrize(("device", "other"), [("cpu", "elsewhere"), ("sim:0", "elsewhere"), (GPU, "cpu")])
 def test_kernels_for_another_kind_of_device_are_not_asked(device: str, other: str) -> None:
     small, large = step(), step(128)
-    chosen = reference_kernel if device == GPU else choose_kernel
+    chosen = refer if device == GPU else choose_kernel
     add_kernels_that_refuse(other)
     lower(small, Options(device=device, keeps=(0, 1), verify_passes=True), chosen)
     plan(large, Options(device=device, memory_budget=1))  # delays and rematerializes, too
-    settled(small, device.partition(":")[0].replace("sim", "cpu"))
+    settled(small, machine_of_device(device))
 
 
 @pytest.mark.usefixtures("own_registries")

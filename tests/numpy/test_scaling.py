@@ -11,6 +11,7 @@ import nnc
 import nnc.numpy as nnp
 from nnc import nn
 from nnc.commands.elementwise import with_slope
+from nnc.trace.core.specialised import specialise
 
 RNG = np.random.default_rng(3)
 SMALL, LARGE = (RNG.normal(size=(4, n)).astype(np.float32) for n in (7, 5000))
@@ -74,3 +75,30 @@ def test_a_value_with_the_slope_of_another_has_that_slope() -> None:
     assert np.array_equal(nnc.grad(f)(x), [3, 12])
     assert np.array_equal(nnc.compile(nnc.hessian(f))(x), [[6, 0], [0, 12]])
     assert float(f(x)) == float(nnp.sum(nnp.exp(x)))
+
+
+@pytest.mark.parametrize("shape", [(5,), (4, 5), (3, 700)])
+@pytest.mark.parametrize("axis", [None, -1])
+def test_like_calls_are_right_whether_or_not_their_numbers_are_usual(shape: tuple[int, ...], axis: int | None) -> None:
+    """From the third like call on, the commands for usual numbers run, and others where these are not usual."""
+    x = RNG.normal(size=shape)
+    functions = {
+        np.mean: nnp.mean, np.var: nnp.var, np.std: nnp.std,
+        (lambda x, axis: np.sqrt(np.sum(x * x, axis))): lambda x, axis: nnp.linalg.vector_norm(x, axis=axis),
+    }  # fmt: skip
+    for scale in (1.0, 2.0, 3.0, 4.0, 1e18, 1e-12, 5.0, 3e37, 1e-30, 0.0, np.inf, np.nan, 1.0):
+        values = (x * scale + (0 if np.isfinite(scale) else x)).astype(np.float32)
+        for wanted, found in functions.items():
+            with np.errstate(all="ignore"):
+                want = wanted(values.astype(np.float64), axis).astype(np.float32)
+            size = np.nan_to_num(abs(values.astype(np.float64)), posinf=0).max()
+            got = np.asarray(found(nnp.asarray(values), axis=axis))
+            np.testing.assert_allclose(got, want, rtol=2e-6, atol=1e-6 * size if wanted is np.mean else 0)
+
+
+def test_specialised_calls_go_the_other_way_where_sums_overflow() -> None:
+    calls = [specialise(nnp.mean, (nnp.ones(5),), {}, [0]), specialise(nnp.linalg.norm, (nnp.ones(5),), {}, [0])]
+    for call in calls:
+        assert call is not None
+        assert float(call.run([nnp.full((5,), 3e38)])) > 2e38  # its sums overflow
+        assert float(call.run([nnp.full((5,), 2.0)])) in (2.0, np.sqrt(np.float32(20)))

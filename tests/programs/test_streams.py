@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from nnc.graph import Graph
-from nnc.lower.plan.schedule import assign
 from nnc.lower.plan.schedule.races import check_schedule
-from tests.figures import set_figures
+from tests.figures import with_figures
 from tests.lower.plan.schedule.tools import Delays, check_same_bits, compiled, random_schedule, rescheduled
 from tests.programs import test_graphs, test_graphs_of_loops
 
@@ -18,9 +16,8 @@ from tests.programs import test_graphs, test_graphs_of_loops
 def check(graph: Graph, inputs: list[list[np.ndarray]], streams: int, seed: int, donated: tuple[int, ...] = ()) -> None:
     """Random schedules and the list schedule, with random delays, against the recorded order."""
     one = compiled(graph, 1, donated=donated)
-    with pytest.MonkeyPatch.context() as patch:  # else small steps would stay together
-        set_figures(patch, assign, "schedule", signal_seconds=0.0)
-        many = compiled(graph, streams, donated=donated)
+    at_once = with_figures("schedule", signal_seconds=0.0)  # else small steps would stay together
+    many = compiled(graph, streams, donated=donated, machine=at_once)
     schedule = random_schedule(one.planned, streams, seed)
     check_schedule(one.planned, schedule)
     for k, arrays in enumerate(inputs):

@@ -23,7 +23,9 @@ def _running_sums(xs: Array) -> Array:
 
 def _program() -> Program:
     graph = nnc.compile(_running_sums).lower(nnp.ones((4, 3))).graph
-    return lower(graph, Options(native=False), reference_kernel)
+    return lower(
+        graph, Options(native=False), lambda command, specs, params, machine: reference_kernel(command, specs, params)
+    )
 
 
 @pytest.mark.unguarded

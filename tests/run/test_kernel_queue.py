@@ -16,6 +16,7 @@ import nnc.run.store.stored as stored
 from nnc.backends.loaded import choose_kernel, compiler
 from nnc.base.options import Options
 from nnc.compiled.pipeline import lower
+from nnc.device.target import Target
 from nnc.errors import InternalError
 from nnc.graph import Command, Graph, Kernel, TensorSpec, run_passes
 from nnc.lower.kernels.native import Native
@@ -25,6 +26,7 @@ from nnc.lower.plan.liveness import walk
 from nnc.lower.plan.stages import Step
 from nnc.run.kernel_queue import fused_alone, settled
 from nnc.run.program import Program
+from tests.figures import HERE
 
 X = np.linspace(-1, 1, 48 * 40, dtype=np.float32).reshape(48, 40)
 W = np.linspace(1, -1, 40 * 56, dtype=np.float32).reshape(40, 56)
@@ -72,7 +74,7 @@ def lowered(function: Any, watched: Watched, **options: Any) -> Program:
 def settled_steps(function: Any) -> list[str]:
     """The commands of which it is known before anything is fused that they will be steps."""
     graph = run_passes(graph_of(function), names_of(SETTLING), Options())
-    return [step.command.name for step in walk(emit(settled(graph)).steps)]
+    return [step.command.name for step in walk(emit(settled(graph, HERE)).steps)]
 
 
 def training(x: Any, w: Any) -> Any:
@@ -162,7 +164,7 @@ def test_settled_nodes_of_a_loop_are_found_once() -> None:
 
 def test_settled_steps_read_operands_through_their_strides() -> None:
     graph = run_passes(graph_of(lambda x, w: nnp.sort(x[::3].T, axis=0)), names_of(SETTLING), Options())
-    (step,) = emit(settled(graph)).steps
+    (step,) = emit(settled(graph, HERE)).steps
     assert step.inputs[0].spec.shape == (40, 16)
     assert step.inputs[0].strides == (4, 3 * 40 * 4)
 
@@ -189,8 +191,8 @@ def test_a_stored_program_is_compiled_when_it_is_lowered(tmp_path: Path, monkeyp
 def test_steps_of_one_node_share_a_kernel_that_is_printed_once() -> None:
     printed: list[Step] = []
 
-    def choose(command: Command, specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> Kernel:
-        kernel = choose_kernel(command, specs, params)
+    def choose(command: Command, specs: tuple[TensorSpec, ...], params: Mapping[str, Any], machine: Target) -> Kernel:
+        kernel = choose_kernel(command, specs, params, machine)
 
         def native(step: Step) -> Any:
             printed.append(step)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from nnc.backends.blas.library import Lapack, lapack
@@ -22,8 +23,10 @@ from nnc.backends.native_runs import run_native
 from nnc.backends.printer import Printer, in_blocks, over
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
+from nnc.device.target import Target
 from nnc.errors import InternalError
 from nnc.graph import Kernel, TensorSpec, add_kernel
+from nnc.graph.registry import KernelFactory
 from nnc.lower.kernels.axes import Axes
 from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.kernels.native import Native
@@ -46,8 +49,8 @@ def found_lapack() -> Lapack:
 class MatrixPrinter:
     """Writes the calls for one matrix after the other."""
 
-    def __init__(self, step: Step, pieces: Pieces) -> None:
-        self.printer = Printer(step, workspace=True, refuses=True)
+    def __init__(self, step: Step, machine: Target, pieces: Pieces) -> None:
+        self.printer = Printer(step, machine, workspace=True, refuses=True)
         self.code: Code = self.printer.main
         self.dtype: DType = step.inputs[0].spec.dtype
         self.symbols: dict[str, int] = {}
@@ -178,7 +181,7 @@ def _cholesky(p: MatrixPrinter, step: Step, pieces: Pieces) -> None:
     spec, strides = TensorSpec((n, n), p.dtype), out.strides[-2:]
     with p.matrices() as (source, target):
         p.hermitian(x, source, room, apart)
-        failed = print_cholesky(code, room, n, p.dtype)
+        failed = print_cholesky(code, room, n, p.dtype, p.printer.machine)
         copy_box(code, spec, room, (size, apart), target, strides)
         with code.when(failed):
             p.hermitian(x, source, room, n * size)
@@ -351,13 +354,17 @@ def add_routines(name: str, needs: Needs, calls: Calls) -> None:
     def workspace(specs: Specs, params: Params) -> int:
         return sum(-(-nbytes // _ALIGNMENT) * _ALIGNMENT for nbytes in needs(specs, params).values())
 
-    def native(step: Step) -> Native:
+    def print_calls(step: Step, machine: Target) -> Native:
         pieces = needs(step.input_specs, step.params)
-        printer = MatrixPrinter(step, pieces)
+        printer = MatrixPrinter(step, machine, pieces)
         calls(printer, step, pieces)
         return printer.native()
 
-    add_kernel(name, Kernel("blas", run_native(native, name), _supports, workspace=workspace, native=native))
+    def make(machine: Target) -> Kernel:
+        native = partial(print_calls, machine=machine)
+        return Kernel("blas", run_native(native, name), _supports, workspace=workspace, native=native)
+
+    add_kernel(name, KernelFactory("blas", make))
 
 
 add_routines("cholesky", _cholesky_pieces, _cholesky)

@@ -5,15 +5,16 @@ from __future__ import annotations
 from nnc.backends.printer import Bound, Printer, add_native, grain_of, longest, over
 from nnc.base import dtypes
 from nnc.commands.fit import bounds
+from nnc.device.target import Target
 from nnc.lower.kernels.axes import Axes
 from nnc.lower.kernels.builder import Code
 from nnc.lower.kernels.native import Native
 from nnc.lower.plan.stages import Step
 
 
-def _fit(step: Step) -> Native:
+def _fit(step: Step, machine: Target) -> Native:
     (x,), out = step.inputs, step.outputs[0]
-    printer = Printer(step, refuses=True)
+    printer = Printer(step, machine, refuses=True)
     axes = Axes(x.spec.shape, (x.strides, out.strides)).merged()
     axis = longest(axes.shape)
     lower, upper = bounds(x.spec.dtype, out.spec.dtype)
@@ -32,7 +33,7 @@ def _fit(step: Step) -> Native:
             printer.refuse(code)
 
     count = axes.shape[axis] if axis >= 0 else 1
-    printer.parts(count, grain_of(count, x.spec.nbytes + out.spec.nbytes), body)
+    printer.parts(count, grain_of(count, x.spec.nbytes + out.spec.nbytes, machine), body)
     return printer.native(inline=x.spec.size <= 1)
 
 

@@ -25,29 +25,23 @@ import nnc.backends.cuda.libraries.cupy_arrays
 import nnc.backends.cuda.libraries.nccl
 import nnc.backends.cuda.libraries.products  # noqa: F401
 from nnc.backends.cuda.compiler.compiler import CudaCompiler
-from nnc.backends.numpy_ref import reference_kernel
-from nnc.device import CPU, CUDA, load_kernels
-from nnc.graph import Command, Kernel, TensorSpec, find_kernel
+from nnc.backends.numpy_ref import choose_kernel
+from nnc.device import CPU, load_kernels
+from nnc.device.target import Target
+from nnc.graph import Command, Kernel, TensorSpec
 
 __all__ = ["candidate_kernels", "choose_kernel", "expected_compiler"]
 
 
-def choose_kernel(command: Command, specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> Kernel:
-    """Returns the printed kernel for these inputs, or else the reference's.
-
-    Raises:
-        BackendError: the command has neither a kernel nor a reference.
-    """
-    return find_kernel(command, specs, params, CUDA) or reference_kernel(command, specs, params)
-
-
-def candidate_kernels(command: Command, specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> list[Kernel]:
+def candidate_kernels(
+    command: Command, specs: tuple[TensorSpec, ...], params: Mapping[str, Any], machine: Target
+) -> list[Kernel]:
     """Returns the kernel that `choose_kernel` gives: there are no others.
 
     Raises:
         BackendError: the command has neither a kernel nor a reference.
     """
-    return [choose_kernel(command, specs, params)]
+    return [choose_kernel(command, specs, params, machine)]
 
 
 @cache

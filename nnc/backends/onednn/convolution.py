@@ -47,15 +47,14 @@ from nnc.base.dtypes import DType
 from nnc.commands.conv import conv
 from nnc.commands.pack import Blocks, packed_shape
 from nnc.commands.windows import Padding, Shape
-from nnc.device.targets import cpu_target
+from nnc.device.target import Convolutions, Target
 from nnc.errors import BackendError, InternalError
 from nnc.graph import Attribute, Command, Graph, Kernel, TensorSpec, add_kernel, infer_specs
 from nnc.graph import command as get_command
+from nnc.graph.registry import KernelFactory
 from nnc.lower.kernels.epilogue import Epilogue
 from nnc.lower.kernels.native import Native
 from nnc.lower.plan.stages import NDArray, Step, Strides, row_major
-
-_CONVOLUTIONS = cpu_target().convolutions
 
 Arrays = Sequence[NDArray]
 Params = Mapping[str, Any]
@@ -97,6 +96,7 @@ _forms.set("conv_weight_grad", _Form((X, Y, W), (SRC, DIFF_WEIGHTS, DIFF_DST), "
 class _Problem:
     """A convolution without layouts. The weight's shape begins with the groups, where there are several."""
 
+    figures: Convolutions
     form: _Form
     shapes: tuple[Shape, Shape, Shape]
     dtype: DType
@@ -156,14 +156,16 @@ def _first(axes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _problem(
-    name: str, specs: Sequence[TensorSpec], params: Mapping[str, Any], post_ops: Sequence[Eltwise | Combine] = ()
-) -> _Problem:
-    return _make_problem(name, tuple(specs), tuple(params.items()), tuple(post_ops))
+    name: str, machine: Target, specs: Sequence[TensorSpec], params: Mapping[str, Any],
+    post_ops: Sequence[Eltwise | Combine] = (),
+) -> _Problem:  # fmt: skip
+    return _make_problem(name, machine.convolutions, tuple(specs), tuple(params.items()), tuple(post_ops))
 
 
 @lru_cache(maxsize=1024)
 def _make_problem(
     name: str,
+    figures: Convolutions,
     specs: tuple[TensorSpec, ...],
     named: tuple[tuple[str, Any], ...],
     post_ops: tuple[Eltwise | Combine, ...],
@@ -178,7 +180,7 @@ def _make_problem(
         w = (groups, w[0] // groups, *w[1:])
     x, y = (_first(shapes[i]) if last else shapes[i] for i in (X, Y))
     windows = params["stride"], params["padding"], params["dilation"]
-    return _Problem(form, (x, w, y), specs[0].dtype, *windows, last, post_ops, packed)
+    return _Problem(figures, form, (x, w, y), specs[0].dtype, *windows, last, post_ops, packed)
 
 
 # -- layouts -----------------------------------------------------------------------------------------------------------
@@ -350,7 +352,7 @@ def _choose_in(problem: _Problem, strides: _AllStrides) -> PrimitiveDesc | None:
     rows = row_major(specs[X]), row_major(specs[W]), row_major(specs[Y])
     lying = tuple(map(_dense_in, specs, strides))
     of_weight = problem.form.sought == W
-    large = math.prod(problem.shapes[Y][2:]) >= _CONVOLUTIONS.large_image and not of_weight
+    large = math.prod(problem.shapes[Y][2:]) >= problem.figures.large_image and not of_weight
     if problem.is_product and lying == rows and large:
         found = _primitive_desc(problem, rows)
         if found is not None:
@@ -363,7 +365,7 @@ def _choose_in(problem: _Problem, strides: _AllStrides) -> PrimitiveDesc | None:
         found = _primitive_desc(problem, (_dense_channels_last(specs[X]), None, _dense_channels_last(specs[Y])))
         if found is not None and "avx512" in found.implementation:
             return found
-    short = problem.shapes[Y][-1] <= _CONVOLUTIONS.short_row and not of_weight and not problem.is_product
+    short = problem.shapes[Y][-1] <= problem.figures.short_row and not of_weight and not problem.is_product
     kept = [lying[i] if lying[i] != rows[i] else None for i in (X, Y)]
     if any(kept) and not (short and free() is not None):
         found = _primitive_desc(problem, (kept[0], None, kept[1]))
@@ -493,7 +495,7 @@ def _product(problem: _Problem, strides: _AllStrides) -> _Plan | None:
     if not problem.is_product or problem.post_ops or problem.packed or not all(map(_is_dense, specs, strides, dense)):
         return None
     ins, outs, rows, size = x.shape[1], y.shape[1], y.size // y.shape[1], problem.dtype.itemsize
-    few = rows < _CONVOLUTIONS.few_rows
+    few = rows < problem.figures.few_rows
     if problem.form.sought == Y and few:  # y = x wᵀ
         shapes = (rows, ins), (ins, outs), (rows, outs)
         steps = (ins * size, size), (size, ins * size), (outs * size, size)
@@ -518,8 +520,8 @@ def _product(problem: _Problem, strides: _AllStrides) -> _Plan | None:
 # -- the kernels -------------------------------------------------------------------------------------------------------
 
 
-def _supports(name: str, specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:
-    return _is_possible(specs[0]) and _is_fast(_problem(name, specs, params))
+def _supports(name: str, machine: Target, specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:
+    return _is_possible(specs[0]) and _is_fast(_problem(name, machine, specs, params))
 
 
 def _is_possible(x: TensorSpec) -> bool:
@@ -534,11 +536,13 @@ def _is_fast(problem: _Problem) -> bool:
     return _choose(problem.unpacked, problem.dense()) is not None
 
 
-def _layouts(name: str, specs: tuple[TensorSpec, ...], params: Mapping[str, Any], once: bool) -> Mapping[int, str]:
+def _layouts(
+    name: str, machine: Target, specs: tuple[TensorSpec, ...], params: Mapping[str, Any], once: bool
+) -> Mapping[int, str]:
     """The best layout of the weight for activations without gaps."""
     if _forms[get_command(name)].sought == W or "packed" in params:
         return {}
-    layout = _layout(_problem(name, specs, params), once)
+    layout = _layout(_problem(name, machine, specs, params), once)
     return {} if layout is None else {1: layout}
 
 
@@ -556,8 +560,8 @@ def _layout(problem: _Problem, once: bool) -> str | None:
     return blocks.name
 
 
-def _workspace(name: str, specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> int:
-    return _dense_workspace(_problem(name, specs, params))
+def _workspace(name: str, machine: Target, specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> int:
+    return _dense_workspace(_problem(name, machine, specs, params))
 
 
 @lru_cache(maxsize=1024)
@@ -567,11 +571,11 @@ def _dense_workspace(problem: _Problem) -> int:
     return plan.nbytes if plan is not None else 0
 
 
-def _lanes(name: str, specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> int:
+def _lanes(name: str, machine: Target, specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> int:
     """The number of the result's channels that a vector holds. A matrix unit has none, since it waits for memory with idle lanes,
     too.
     """
-    return _lanes_of(_problem(name, specs, params).unpacked)
+    return _lanes_of(_problem(name, machine, specs, params).unpacked)
 
 
 @lru_cache(maxsize=1024)
@@ -582,9 +586,9 @@ def _lanes_of(problem: _Problem) -> int:
     return next((lanes for unit, lanes in _LANES.items() if free is not None and unit in free.implementation), 0)
 
 
-def _native(step: Step) -> Native | None:
+def _native(machine: Target, step: Step) -> Native | None:
     """The calls for a step's strides."""
-    return _calls(_problem(step.command.name, step.input_specs, step.params), step, step.params["groups"])
+    return _calls(_problem(step.command.name, machine, step.input_specs, step.params), step, step.params["groups"])
 
 
 def _calls(problem: _Problem, step: Step, groups: int) -> Native | None:
@@ -605,9 +609,9 @@ def _calls(problem: _Problem, step: Step, groups: int) -> Native | None:
     return plan.native(room, len(step.inputs)) if plan is not None else None
 
 
-def _run(name: str) -> Callable[[Arrays, Arrays, Params], None]:
+def _run(name: str, native: Callable[[Step], Native | None]) -> Callable[[Arrays, Arrays, Params], None]:
     """Runs a command on arrays; arrays that do not lie row by row are copied so that they do."""
-    compiled = run_native(_native, name)
+    compiled = run_native(native, name)
 
     def run(inputs: Arrays, outputs: Arrays, params: Params) -> None:
         dense = [np.ascontiguousarray(array) for array in inputs]
@@ -622,19 +626,21 @@ def _run(name: str) -> Callable[[Arrays, Arrays, Params], None]:
 
 
 def _add(target: Command) -> None:
-    name = target.name
-    kernel = Kernel(
-        "onednn",
-        _run(name),
-        partial(_supports, name),
-        priority=20,
-        workspace=partial(_workspace, name),
-        native=_native,
-        layouts=partial(_layouts, name),
-        lanes=partial(_lanes, name),
-        expect=expect_library,
-    )
-    add_kernel(target, kernel)
+    def make(machine: Target) -> Kernel:
+        name, native = target.name, partial(_native, machine)
+        return Kernel(
+            "onednn",
+            _run(name, native),
+            partial(_supports, name, machine),
+            priority=20,
+            workspace=partial(_workspace, name, machine),
+            native=native,
+            layouts=partial(_layouts, name, machine),
+            lanes=partial(_lanes, name, machine),
+            expect=expect_library,
+        )
+
+    add_kernel(target, KernelFactory("onednn", make, priority=20))
 
 
 _forms.follow(_add)
@@ -643,31 +649,31 @@ _forms.follow(_add)
 # -- with an epilogue --------------------------------------------------------------------------------------------------
 
 
-def _joined_problem(specs: Sequence[TensorSpec], graph: Graph) -> _Problem | None:
+def _joined_problem(machine: Target, specs: Sequence[TensorSpec], graph: Graph) -> _Problem | None:
     """The convolution of a `with_epilogue` node with its post-ops; None where it is none, or the library has no such post-ops."""
-    epilogue = Epilogue.of(graph)
+    epilogue = Epilogue.of(graph, machine)
     if epilogue is None or epilogue.product.command is not conv or not _is_possible(specs[0]):
         return None
     params = epilogue.product.params
     channels = specs[0].ndim - 1 if params.get("channels_last", False) else 1
     post_ops = post_ops_of(epilogue, channels)
-    return _problem(conv.name, specs[:2], params, post_ops) if post_ops is not None else None
+    return _problem(conv.name, machine, specs[:2], params, post_ops) if post_ops is not None else None
 
 
-def _supports_joined(specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:
-    problem = _joined_problem(specs, params["graphs"][0])
+def _supports_joined(machine: Target, specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:
+    problem = _joined_problem(machine, specs, params["graphs"][0])
     return problem is not None and _is_fast(problem)
 
 
-def _workspace_joined(specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> int:
-    problem = _joined_problem(specs, params["graphs"][0])
+def _workspace_joined(machine: Target, specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> int:
+    problem = _joined_problem(machine, specs, params["graphs"][0])
     return _dense_workspace(problem) if problem is not None else 0
 
 
-def _native_joined(step: Step) -> Native | None:
+def _native_joined(machine: Target, step: Step) -> Native | None:
     """Returns the calls for a step's strides; None where an operand of the epilogue does not lie as the result does."""
     (graph,) = step.graphs
-    problem = _joined_problem(step.input_specs, graph)
+    problem = _joined_problem(machine, step.input_specs, graph)
     if problem is None:
         return None
     for op in problem.post_ops:
@@ -683,7 +689,11 @@ def _run_joined(inputs: Arrays, outputs: Arrays, params: Params) -> None:
     raise InternalError("a convolution with an epilogue is run by its graph where it is not compiled")
 
 
+def _joined(machine: Target) -> Kernel:
+    able, workspace = partial(_supports_joined, machine), partial(_workspace_joined, machine)
+    return Kernel("onednn", _run_joined, able, 20, workspace, partial(_native_joined, machine), in_place=False)
+
+
 # Primitives may put sums of some of the terms into the result before they read the operand combined with it: windows are cut where
 # they reach into the padding, and many channels are summed share by share. So the operand must not lie where the result does.
-_joined = Kernel("onednn", _run_joined, _supports_joined, 20, _workspace_joined, _native_joined, in_place=False)
-add_kernel("with_epilogue", _joined)
+add_kernel("with_epilogue", KernelFactory("onednn", _joined, priority=20))

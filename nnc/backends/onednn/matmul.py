@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from nnc.backends.native_runs import run_native
@@ -18,13 +18,12 @@ from nnc.backends.onednn.library import Attributes, Binary, Eltwise, MemoryDesc,
 from nnc.backends.onednn.primitives import Primitive
 from nnc.backends.products import Axis, Gemm, Matrix, gemm_of, product_of
 from nnc.base import dtypes
-from nnc.device.targets import cpu_target
+from nnc.device.target import Target
 from nnc.errors import BackendError
 from nnc.graph import Kernel, TensorSpec, add_kernel
+from nnc.graph.registry import KernelFactory
 from nnc.lower.kernels.native import Native
 from nnc.lower.plan.stages import Step, View
-
-_PRODUCTS = cpu_target().products
 
 _DTYPES = (dtypes.float32, dtypes.bfloat16)
 _MOST_AXES = 12
@@ -130,7 +129,7 @@ def _along(axis: Axis, out: View, view: View) -> int | None:
 # -- dot ---------------------------------------------------------------------------------------------------------------
 
 
-def _supports(specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:
+def _supports(machine: Target, specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:
     if specs[0].dtype != dtypes.bfloat16 or library.library() is None:
         return False
     contract, batch = params["contract"], params.get("batch", ((), ()))
@@ -139,7 +138,8 @@ def _supports(specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:
         depth, rows = (depth * size, rows) if axis in contract[0] else (depth, rows * (1 if axis in batch[0] else size))
     for axis, size in enumerate(specs[1].shape):
         columns *= 1 if axis in contract[1] or axis in batch[1] else size
-    return min(rows, columns, depth) > 1 and rows * columns * depth >= _PRODUCTS.library_volume and _has_instructions()
+    is_large = rows * columns * depth >= machine.products.library_volume
+    return is_large and min(rows, columns, depth) > 1 and _has_instructions()
 
 
 @cache
@@ -158,4 +158,8 @@ def _native(step: Step) -> Native | None:
     return matmul_native(step)
 
 
-add_kernel("dot", Kernel("onednn", run_native(_native, "dot"), _supports, priority=20, native=_native))
+def _kernel(machine: Target) -> Kernel:
+    return Kernel("onednn", run_native(_native, "dot"), partial(_supports, machine), priority=20, native=_native)
+
+
+add_kernel("dot", KernelFactory("onednn", _kernel, priority=20))

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from nnc.device.target import Grids, Schedule
+from dataclasses import fields, replace
+from functools import cache
 
-GPU_SCHEDULE = Schedule(
+from nnc.device.protocol import CUDA
+from nnc.device.target import Fusion, GpuTarget, Grids, Schedule, Target
+from nnc.device.targets import cpu_target
+from nnc.device.targets.x86 import X86
+
+_SCHEDULE = Schedule(
     call_seconds=2e-6,  # from the begin of a kernel that does nothing to the begin of the next one in its stream
     signal_seconds=1e-6,  # an event is awaited by the device itself, not by a thread
     flops_per_second=3e13,  # half of 67e12 float32 operations
@@ -19,7 +25,16 @@ GPU_SCHEDULE = Schedule(
     streams=4,  # small kernels of more chains are rare, and each stream is an event more in each call
 )
 
-GPU_GRIDS = Grids(
+_FUSION = Fusion(
+    row_elements=1 << 15,  # as on a CPU, not measured: longer rows are traversed in several launches
+    column_elements=1 << 10,
+    nodes=96,
+    operands=32,
+)
+
+_LOOPS = replace(X86.loops, tiles=())  # a block turns tiles in shared memory instead
+
+_GRIDS = Grids(
     threads=256,  # eight blocks fill a multiprocessor, so that few threads wait where the last blocks end
     most_threads=1024,  # of a block, on every GPU
     vector_bytes=16,  # the widest access of one thread
@@ -39,3 +54,15 @@ GPU_GRIDS = Grids(
     tile=32,  # elements; a warp reads a whole number of sectors of any dtype of 1 byte or more
     turned=8,  # float32 of a sector: shorter loops read whole sectors in any order
 )
+
+
+def gpu_target() -> GpuTarget:
+    """Returns a graphics processor of this machine."""
+    return _beside(cpu_target())
+
+
+@cache
+def _beside(host: Target) -> GpuTarget:
+    of_host = {field.name: getattr(host, field.name) for field in fields(host)}
+    own = {"kind": CUDA, "schedule": _SCHEDULE, "fusion": _FUSION, "loops": _LOOPS, "grids": _GRIDS}
+    return GpuTarget(**(of_host | own))

@@ -1,10 +1,12 @@
 """Processors with vectors of 256 or 512 bits, as x86-64 has them; measured on AMD Zen 4 and Intel Granite Rapids with two cores.
 
-A figure without a reason beside it was found by trial; how far it may go without harm was not written down.
+A figure without a reason beside it was found by trial; how far it may go without harm was not written down. `cpu_target` replaces
+those that a system tells.
 """
 
 from __future__ import annotations
 
+from nnc.base.options import CPU
 from nnc.device.target import (
     Attention,
     Convolutions,
@@ -19,12 +21,17 @@ from nnc.device.target import (
 )
 
 X86 = Target(
+    kind=CPU,
+    vector_bytes=64,
+    cores=2,
     memory=Memory(
         line_bytes=64,  # every x86-64, and most ARM cores
         page_bytes=4096,  # where pages are larger, touching more often costs little
         least_prefetched_bytes=1 << 20,  # fewer are there sooner than a thread
         prefetched_share=4,
         cached_bytes=1 << 18,  # smaller values stay in the caches
+        first_cache_bytes=48 << 10,
+        second_cache_bytes=1 << 20,
     ),
     threads=Threads(
         part_ns=8000.0,  # waking a thread takes its caller 8 µs
@@ -83,8 +90,6 @@ X86 = Target(
         read_cost=0.1,
         displacing_bytes=1 << 12,  # its sets repeat every 4 KB
         slow_second_cache=False,  # AMD's cores are as fast either way
-        nearest_bytes=1 << 15,  # its size is 48 KB there
-        near_bytes=1 << 20,  # half of it
         enough_rows=512,
         shared_volume=1 << 23,  # smaller ones would take longer by a hundredth or two
         shared_tile=1 << 16,  # smaller ones would take longer by a hundredth or two
@@ -104,7 +109,6 @@ X86 = Target(
     ),
     attention=Attention(
         keys=64,
-        span_bytes=1 << 19,  # half of a second-level cache of a megabyte
         features=256,  # a block then takes a megabyte of stack
     ),
     convolutions=Convolutions(

@@ -14,10 +14,7 @@ from typing import NamedTuple
 
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
-from nnc.device.targets import cpu_target
 from nnc.lower.kernels.builder import Carried, Code, Value
-
-_LOOPS = cpu_target().loops
 
 Bound = Value | int
 
@@ -29,7 +26,7 @@ class Cut(NamedTuple):
     piece: int
 
 
-def cut_of(counts: Sequence[Bound], most: int = _LOOPS.summands, short: int = _LOOPS.short_sums) -> Cut | None:
+def cut_of(counts: Sequence[Bound], most: int, short: int) -> Cut | None:
     """The cut of sums over nested loops; None where they are short, or of no known length.
 
     Args:

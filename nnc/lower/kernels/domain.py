@@ -8,16 +8,15 @@ traversed once or, where a reduced operand depends on another reduction's result
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
 from nnc.base.dtypes import DType
 from nnc.commands.control import fused, unit
 from nnc.commands.facts import axes_of, element_as, is_placed, view_axes
 from nnc.commands.rules import Counted, Gathered, reduction
-from nnc.graph import Command, Graph, Kernel, Node, Symbol, kernel
-from nnc.graph.registry import REGISTRY
-from nnc.graph.rules import InPlace
+from nnc.device.target import Target
+from nnc.graph import Command, Graph, Kernel, Node, Symbol
+from nnc.graph.registry import REGISTRY, kernels_for
 from nnc.lower.kernels.builder import has_code
 from nnc.lower.kernels.reductions import has_reduction
 from nnc.lower.kernels.scalars import has_scalar
@@ -31,16 +30,16 @@ Axes = tuple[int, ...]
 _Sum = tuple[int, Axes, int]  # the kind of the reduced operand, the axes that are removed, the kind of the result
 
 
-def can_fuse(node: Node, device: str) -> bool:
+def can_fuse(node: Node, machine: Target) -> bool:
     """Whether a node can be a part of a printed loop nest.
 
     Args:
         node: of a graph.
-        device: kind of the device that the program runs on; kernels for other kinds are not asked.
+        machine: the program runs on it; kernels for other kinds of devices are not asked.
     """
     if node.command is unit:
         return True
-    if node.graphs or len(node.outputs) != 1 or has_better_kernel(node, device):
+    if node.graphs or len(node.outputs) != 1 or has_better_kernel(node, machine):
         return False
     if is_gather(node) and node.params["mode"] == "error" and node.inputs[1].spec.size > _INDICES:
         return False  # many indices are checked by several threads in a kernel of their own
@@ -66,9 +65,9 @@ def _has_code(
     return has_scalar(command, inputs, output, dict.fromkeys(params))
 
 
-def has_better_kernel(node: Node, device: str) -> bool:
-    """Whether a backend has a kernel for the node of a higher priority than printed loop nests, on this kind of device."""
-    better = _better_kernels(node.command, device, REGISTRY.version)
+def has_better_kernel(node: Node, machine: Target) -> bool:
+    """Whether a backend has a kernel for the node of a higher priority than printed loop nests, on this machine."""
+    better = _better_kernels(node.command, machine, REGISTRY.version)
     if not better:
         return False
     specs = tuple([symbol.spec for symbol in node.inputs])
@@ -76,10 +75,10 @@ def has_better_kernel(node: Node, device: str) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def _better_kernels(command: Command, device: str, _version: int) -> tuple[Kernel, ...]:
-    """Returns a command's kernels of a higher priority than loop nests, among a device's kernels registered in this version."""
-    nests = max([each.priority for each in kernel.get(fused, ()) if each.device == device], default=0)
-    return tuple([each for each in kernel.get(command, ()) if each.device == device and each.priority > nests])
+def _better_kernels(command: Command, machine: Target, _version: int) -> tuple[Kernel, ...]:
+    """Returns a command's kernels of a higher priority than loop nests, among a machine's kernels registered in this version."""
+    nests = max([each.priority for each in kernels_for(fused, machine)], default=0)
+    return tuple([each for each in kernels_for(command, machine) if each.priority > nests])
 
 
 def is_reduction(node: Node) -> bool:
@@ -350,93 +349,3 @@ def _loops(labels: Labels) -> frozenset[int]:
 def _are_apart(labels: Labels) -> bool:
     """Whether no axes share a loop."""
     return len(_loops(labels)) + labels.count(UNIT) == len(labels)
-
-
-@dataclass(frozen=True, slots=True)
-class Phases:
-    """The order in which a fused graph's values are known: `rank` of a symbol is the phase of the row in whose loop it can be
-    computed, or before which it is known if it does not vary along the row.
-    """
-
-    rank: dict[Symbol, int]
-    varies: dict[Symbol, bool]  # along the row
-    count: int
-
-    @classmethod
-    def of(cls, graph: Graph, domain: Domain) -> Phases:
-        """The phases of a fused graph."""
-        reduced = domain.reduced
-        rank: dict[Symbol, int] = {}
-        varies: dict[Symbol, bool] = {}
-        for symbol in (*graph.inputs, *graph.constants):
-            rank[symbol] = 0
-            varies[symbol] = not reduced.isdisjoint(domain.axes(symbol))
-        count = 0
-        for node in graph.nodes:
-            out = node.outputs[0]
-            rank[out] = max([rank[s] for s in node.inputs], default=0)
-            if is_reduction(node):
-                count = max(count, rank[out] + 1)
-                rank[out] += 1
-                varies[out] = False
-            elif is_counted(node):
-                varies[out] = domain.axes(out)[node.params["axis"]] in reduced
-            else:
-                varies[out] = any(varies[s] for s in node.inputs)
-        for symbol in graph.outputs:
-            if cls._is_full(domain, symbol):
-                count = max(count, rank[symbol] + 1)
-        return cls(rank, varies, count)
-
-    @staticmethod
-    def _is_full(domain: Domain, symbol: Symbol) -> bool:
-        return not domain.reduced.isdisjoint(domain.axes(symbol))
-
-
-def overwrites(graph: Graph, domain: Domain) -> InPlace:
-    """Returns pairs of an input of a fused graph and an output that may share memory: input elements are read for the last time
-    where the output's element of the same place is written.
-    """
-    anywhere = {node.inputs[0] for node in graph.nodes if is_gather(node)}
-    inputs = [(i, x.spec.shape, domain.axes(x)) for i, x in enumerate(graph.inputs) if x not in anywhere]
-    form = [(out.spec.shape, domain.axes(out)) for out in graph.outputs]
-    pairs = [(i, j) for j, wanted in enumerate(form) for i, *given in inputs if tuple(given) == wanted]
-    if not pairs or not domain.reduced:  # all is read and written in one iteration
-        return InPlace(tuple(pairs))
-    phases = Phases.of(graph, domain)
-    last = dict.fromkeys(graph.inputs, 0)
-    for phase, symbols in enumerate(_phase_reads(graph, domain, phases)):
-        for symbol in symbols:
-            if symbol in last:
-                last[symbol] = max(last[symbol], phase)
-    written = [
-        phases.count if domain.reduced.isdisjoint(domain.axes(out)) else phases.rank[out] for out in graph.outputs
-    ]
-    return InPlace(tuple([(i, j) for i, j in pairs if last[graph.inputs[i]] <= written[j]]))
-
-
-def _phase_reads(graph: Graph, domain: Domain, phases: Phases) -> list[set[Symbol]]:
-    """The symbols that each phase's loop may read if it recomputes everything."""
-    writers = {node.outputs[0]: node for node in graph.nodes}
-    found: list[set[Symbol]] = [set() for _ in range(phases.count + 1)]
-
-    def visit(symbol: Symbol, phase: int) -> None:
-        waiting = [symbol]
-        while waiting:
-            symbol = waiting.pop()
-            if symbol in found[phase]:
-                continue
-            found[phase].add(symbol)
-            node = writers.get(symbol)
-            if node is not None and (phases.varies[symbol] or phase == phases.count) and not is_reduction(node):
-                waiting += node.inputs
-
-    for node in graph.nodes:
-        if is_reduction(node):
-            visit(node.inputs[0], phases.rank[node.outputs[0]] - 1)
-        elif not phases.varies[node.outputs[0]]:
-            for x in node.inputs:
-                visit(x, phases.rank[node.outputs[0]])
-    for symbol in graph.outputs:
-        visit(symbol, phases.rank[symbol])
-    return found

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 
 from nnc.base.bounded import remembered
 from nnc.commands.facts import is_placed, takes_epilogue
-from nnc.device import CPU
+from nnc.device.target import Target
 from nnc.graph import Graph, Node, Symbol
 from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.kernels.domain import UNIT, Domain, Labels, can_fuse, is_reduction, is_view
-from nnc.lower.kernels.kernel_ir import instructions
 from nnc.lower.kernels.scalars import scalar
 from nnc.lower.plan.stages import Strides, View
 
@@ -30,20 +29,15 @@ class Epilogue:
     domain: Domain
 
     @classmethod
-    def of(cls, graph: Graph, device: str = CPU) -> Epilogue | None:
-        """The epilogue of a sub-graph on a kind of device; None where that is not computed element by element."""
-        parts = _parts_of(graph, device)
+    def of(cls, graph: Graph, machine: Target) -> Epilogue | None:
+        """The epilogue of a sub-graph on a machine; None where that is not computed element by element."""
+        parts = _parts_of(graph, machine)
         return cls(graph, *parts) if parts is not None else None
 
     @property
     def operands(self) -> tuple[Symbol, ...]:
         """The symbols that are read beside the product, then the results."""
         return (*self.graph.inputs[2:], *self.graph.outputs)
-
-    @property
-    def work(self) -> int:
-        """Instructions for one element, by estimate."""
-        return sum(map(instructions, self.nodes)) + len(self.operands)
 
     def strides(self, symbol: Symbol, strides: Strides) -> Strides:
         """Returns the strides of an operand along the product's axes: 0 along axes that it has not."""
@@ -58,14 +52,14 @@ class Epilogue:
 
 
 @remembered  # passes and searches for kernels ask for each several times
-def _parts_of(graph: Graph, device: str) -> tuple[Node, tuple[Node, ...], Domain] | None:
+def _parts_of(graph: Graph, machine: Target) -> tuple[Node, tuple[Node, ...], Domain] | None:
     """Parts of an epilogue beside its sub-graph."""
     if not graph.nodes or not takes_epilogue(graph.nodes[0].command):
         return None
     product, *nodes = graph.nodes
     if product.inputs != graph.inputs[:2]:
         return None
-    if any(not can_fuse(node, device) or is_reduction(node) or is_placed(node.command) for node in nodes):
+    if any(not can_fuse(node, machine) or is_reduction(node) or is_placed(node.command) for node in nodes):
         return None
     domain = Domain.of(graph.update(inputs=(product.outputs[0], *graph.inputs[2:]), nodes=tuple(nodes)))
     every = set(domain.axes(product.outputs[0])) - {UNIT}

@@ -16,13 +16,12 @@ from typing import Any
 from nnc.base.bounded import remembered
 from nnc.base.dtypes import DType, accumulator
 from nnc.commands.rules import reduction
-from nnc.device.targets import cpu_target
+from nnc.device.target import Target
 from nnc.graph import Graph, Node, Symbol
-from nnc.lower.kernels.domain import UNIT, Domain, Phases, is_counted, is_gather, is_reduction, is_view, keeps_order
+from nnc.lower.kernels.domain import UNIT, Domain, is_counted, is_gather, is_reduction, is_view, keeps_order
+from nnc.lower.kernels.row_phases import Phases
 from nnc.lower.kernels.scalars import count_instructions
 from nnc.lower.plan.stages import View
-
-_LOOPS = cpu_target().loops
 
 Loops = tuple[int, ...]
 
@@ -30,15 +29,15 @@ _NEIGHBOURS = 16  # iterations in the lanes of a register, at most
 _GATHERED = 4  # instructions for a vector of elements at computed places
 
 
-def instructions(node: Node) -> int:
-    """About how many instructions a node takes for one vector of its elements."""
+def instructions(node: Node, transcendental: int) -> int:
+    """About how many instructions a node takes for one vector of its elements, where a transcendental function takes so many."""
     if is_view(node):
         return 0
     if is_gather(node):
         return _GATHERED
     if node.command in reduction or is_counted(node):
         return 1
-    return count_instructions(node.command, _LOOPS.transcendental_instructions)
+    return count_instructions(node.command, transcendental)
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +49,7 @@ class Nest:
     the bytes by which it moves with its axes. `loop_of` gives the loop of a label.
     """
 
+    machine: Target
     graph: Graph
     domain: Domain
     phases: Phases
@@ -78,8 +78,10 @@ class Nest:
 
     @cached_property
     def work(self) -> int:
-        """Instructions for one element, by estimate."""
-        return sum(map(instructions, self._of_elements)) + len(self.operands)
+        """Instructions for one element, by estimate, without those that few rows need."""
+        transcendental = self.machine.loops.transcendental_instructions
+        usual = [node for node in self._of_elements if node.outputs[0] not in self.phases.guards]
+        return sum(instructions(node, transcendental) for node in usual) + len(self.operands)
 
     @cached_property
     def _of_elements(self) -> list[Node]:
@@ -114,8 +116,9 @@ def make_nest(
     graph: Graph,
     inputs: Sequence[View],
     outputs: Sequence[View],
+    machine: Target,
     neighbours: int = _NEIGHBOURS,
-    tiles: Sequence[int] = _LOOPS.tiles,
+    guarded: bool = False,
 ) -> Nest:
     """The loop nest of a fused graph on operands that lie in these views.
 
@@ -123,9 +126,10 @@ def make_nest(
         graph: fused.
         inputs: of the graph.
         outputs: of the graph.
+        machine: its loops have the tiles of transposed accesses.
         neighbours: iterations of the vector loop that run side by side; a longer loop is no better. 1 where the lanes go on into
             the next loop, as the threads of a GPU do.
-        tiles: iterations along both axes of a tile of a transposed access, the largest that fits first; none: loops stay whole.
+        guarded: whether loops of the row that few rows need are skipped by the others.
     """
     domain = Domain.of(graph)
     operands, views = (*graph.inputs, *graph.outputs), (*inputs, *outputs)
@@ -162,15 +166,16 @@ def make_nest(
     outer = tuple(range(len(groups[0])))
     row = tuple(range(len(outer), len(heads)))
     dtypes = [symbol.dtype for symbol in operands]
-    vector = _vector_loop(sizes, strides, dtypes, row, neighbours)
+    vector = _vector_loop(sizes, strides, dtypes, row, neighbours, machine.loops.strided_instructions)
     if vector in outer:
         outer = (*(loop for loop in outer if loop != vector), vector)
     else:
         row = (*(loop for loop in row if loop != vector), *((vector,) if vector is not None else ()))
     nest = Nest(
+        machine,
         graph,
         domain,
-        Phases.of(graph, domain),
+        Phases.of(graph, domain, guarded),
         sizes,
         outer,
         row,
@@ -179,7 +184,7 @@ def make_nest(
         loop_of,
         tuple(v.strides for v in views),
     )
-    return nest if row or indexed else _tiled(nest, tiles)
+    return nest if row or indexed else _tiled(nest, machine.loops.tiles)
 
 
 def _tiled(nest: Nest, tiles: Sequence[int]) -> Nest:
@@ -215,8 +220,11 @@ def _vector_loop(
     dtypes: Sequence[DType],
     row: Sequence[int],
     neighbours: int,
+    strided: int,
 ) -> int | None:
-    """The loop along which the fewest elements must be gathered; of equals one of the row, then the longest."""
+    """The loop along which the fewest elements must be gathered, which take `strided` instructions each; of equals one of the row,
+    then the longest.
+    """
     if not sizes:
         return None
 
@@ -224,7 +232,7 @@ def _vector_loop(
         gathered = 0.0
         for steps, dtype in zip(strides, dtypes, strict=True):
             elements = math.prod(n for n, step in zip(sizes, steps, strict=True) if step)
-            gathered += elements * (_LOOPS.strided_instructions if steps[loop] not in (0, dtype.itemsize) else 1)
+            gathered += elements * (strided if steps[loop] not in (0, dtype.itemsize) else 1)
         return gathered / max(min(sizes[loop], neighbours), 1), loop not in row, -sizes[loop]
 
     return min(range(len(sizes)), key=badness)

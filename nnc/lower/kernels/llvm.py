@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from nnc.base import dtypes
-from nnc.device.targets import cpu_target
+from nnc.device.target import Target
 from nnc.graph import Graph, Symbol
 from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.kernels.domain import is_gather
@@ -24,26 +24,24 @@ from nnc.lower.kernels.rows import NestRows
 from nnc.lower.kernels.values import Scope
 from nnc.lower.plan.stages import Step, View
 
-_LOOPS = cpu_target().loops
-
 _PART = "@KERNEL.part"
 
 
-def print_graph(graph: Graph, inputs: Sequence[View], outputs: Sequence[View], vector_bytes: int) -> Native:
+def print_graph(graph: Graph, inputs: Sequence[View], outputs: Sequence[View], machine: Target) -> Native:
     """The kernel that computes a fused graph on operands that lie in these views."""
-    return _NestPrinter(make_nest(graph, inputs, outputs), vector_bytes).native()
+    return _NestPrinter(make_nest(graph, inputs, outputs, machine, guarded=True)).native()
 
 
 class KernelPrinter:
     """Prints each kernel once: steps with equal sub-graphs and layouts share it, flat steps at any length."""
 
-    def __init__(self, vector_bytes: int) -> None:
-        self._vector_bytes = vector_bytes
+    def __init__(self, machine: Target) -> None:
+        self._machine = machine
 
     def native(self, step: Step) -> Native:
         """The kernel of a `fused` step."""
         graph, views = step.graphs[0], (*step.inputs, *step.outputs)
-        form = generic_form(graph, views, _LOOPS.generic_elements)
+        form = generic_form(graph, views, self._machine.loops.generic_elements)
         if form is not None:
             length, key = form
             native = self._find(step, key)
@@ -53,8 +51,7 @@ class KernelPrinter:
         return self._find(step, (graph_key(graph, True), places))
 
     def _find(self, step: Step, key: Any) -> Native:
-        width = self._vector_bytes
-        return PRINTED.find((self, key), lambda: print_graph(step.graphs[0], step.inputs, step.outputs, width))
+        return PRINTED.find((self, key), lambda: print_graph(step.graphs[0], step.inputs, step.outputs, self._machine))
 
 
 class _NestPrinter(NestRows):
@@ -159,8 +156,8 @@ class _NestPrinter(NestRows):
 
     def _in_parts(self, main: Code, names: Sequence[str]) -> Native:
         region = len(self.reductions) * self.sums_of_all_rows() * 8
-        sums = main.let(f"getelementptr i8, ptr {main.room(_LOOPS.row_parts * region)}, i64 0")
-        self._call_parts(main, [*names, sums.removeprefix("%")], main.integer(_LOOPS.row_parts), 1)
+        sums = main.let(f"getelementptr i8, ptr {main.room(self.loops.row_parts * region)}, i64 0")
+        self._call_parts(main, [*names, sums.removeprefix("%")], main.integer(self.loops.row_parts), 1)
         part, pointers = self._part_function(len(names) + 1)
         self._begin(part, pointers[:-1])
         self.partial = pointers[-1]
@@ -188,7 +185,7 @@ class _NestPrinter(NestRows):
         per_unit: float = nest.work * self.copies
         if not self.is_generic:
             per_unit = nest.size * nest.work / max(self.lanes, 1) / max(self.units(), 1)
-        return max(1, math.ceil(_LOOPS.grain / max(per_unit, 1)))
+        return max(1, math.ceil(self.loops.grain / max(per_unit, 1)))
 
     def _rows(self, first: Value, end: Value) -> None:
         """Prints the iterations of the outer loops in a range of their joint number."""

@@ -11,30 +11,28 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
 from nnc.base import dtypes
-from nnc.device.targets import cpu_target
 from nnc.graph import Node, Symbol
 from nnc.lower.kernels.builder import Slot, Value, known_integer
 from nnc.lower.kernels.cascade import Bound, Cut, cut_of, pieces
 from nnc.lower.kernels.kernel_ir import Nest
 from nnc.lower.kernels.masks import first_lanes
 from nnc.lower.kernels.reductions import across, combine, dtype_of_total, identity, loses_digits, rounded
+from nnc.lower.kernels.row_phases import Guard
 from nnc.lower.kernels.values import Scope, Values
-
-_LOOPS = cpu_target().loops
 
 
 class NestRows(Values):
     """Prints the rows of one nest."""
 
-    def __init__(self, nest: Nest, vector_bytes: int) -> None:
-        lanes, self.copies = _choose_lanes(nest, vector_bytes)
+    def __init__(self, nest: Nest) -> None:
+        lanes, self.copies = _choose_lanes(nest)
         super().__init__(nest, lanes)
-        self.is_inline = nest.size * nest.work <= _LOOPS.inline_instructions * max(self.lanes, 1)
-        self.is_generic = nest.is_flat and nest.size >= _LOOPS.generic_elements
+        self.is_inline = nest.size * nest.work <= self.loops.inline_instructions * max(self.lanes, 1)
+        self.is_generic = nest.is_flat and nest.size >= self.loops.generic_elements
         self.is_split = self._sums_in_parts()
         self.is_wide = self._sums_wide_rows()
         if self.is_wide:
-            self.copies = min(_LOOPS.column_vectors, -(-nest.sizes[nest.outer[-1]] // lanes))
+            self.copies = min(self.loops.column_vectors, -(-nest.sizes[nest.outer[-1]] // lanes))
         self.size_of_vector_loop: Value | None = None
         self.part: Value | None = None  # the part of the rows that is being summed
         self.partial = ""  # the address of the sums of parts
@@ -42,15 +40,22 @@ class NestRows(Values):
     def _sums_in_parts(self) -> bool:
         """Whether rows are so few and long that threads take parts of them, whose sums are added at the end."""
         nest = self.nest
-        if not nest.row or self.phases.count != 1 or self.row_units() < _LOOPS.row_parts:
+        if not nest.row or not self._has_one_phase() or self.row_units() < self.loops.row_parts:
             return False
         columns = math.prod(nest.sizes[loop] for loop in nest.outer)
         instructions = nest.size * nest.work / max(self.lanes, 1)
         return (
-            self.units() < _LOOPS.row_parts // 2
-            and columns <= _LOOPS.summed_columns
-            and instructions >= _LOOPS.row_parts * _LOOPS.grain / 4
+            self.units() < self.loops.row_parts // 2
+            and columns <= self.loops.summed_columns
+            and instructions >= self.loops.row_parts * self.loops.grain / 4
         )
+
+    def _has_one_phase(self) -> bool:
+        """Whether one loop over a row computes all but the reductions that most rows skip."""
+        nest, rank = self.nest, self.phases.rank
+        found = [rank[node.outputs[0]] - 1 for node in self.reductions if node.outputs[0] not in self.phases.guards]
+        found += [rank[symbol] for symbol in nest.graph.outputs if nest.is_full(symbol)]
+        return bool(found) and not any(found)
 
     def row_units(self) -> int:
         """The number of pieces into which the outermost loop of a row can be cut."""
@@ -75,10 +80,10 @@ class NestRows(Values):
         """Adds the sums of parts."""
         code = self.code
         for r, node in enumerate(self.reductions):
-            for block in columns:
+            for block in columns if node.outputs[0] not in self.phases.guards else ():
                 width = 0 if self.nest.in_row else self.lanes
                 total = code.slot(identity(code, node, width, dtype_of_total(node)))
-                with code.loop(0, _LOOPS.row_parts) as part:
+                with code.loop(0, self.loops.row_parts) as part:
                     found = code.load(self.sum_at(part, r, block), total.dtype, width)
                     code.write(total, combine(code, node, code.read(total), found))
                 block.values[node.outputs[0]] = rounded(code, node, code.read(total))
@@ -90,7 +95,7 @@ class NestRows(Values):
             return 0, n
         code, piece = self.code, self.step if loop == self.nest.vector else 1
         units = code.integer(self.row_units())
-        parts = code.integer(_LOOPS.row_parts)
+        parts = code.integer(self.loops.row_parts)
         first = code.div(code.mul(self.part, units), parts)
         end = code.div(code.mul(code.add(self.part, code.integer(1)), units), parts)
         if piece == 1:
@@ -129,16 +134,17 @@ class NestRows(Values):
         Then many columns are summed at once, with their sums in memory near the processor.
         """
         nest = self.nest
-        if nest.in_row or not nest.row or self.is_split or self.phases.count != 1 or nest.vector is None:
+        if nest.in_row or not nest.row or self.is_split or not self._has_one_phase() or nest.vector is None:
             return False
         far = max(abs(steps[loop]) for steps in nest.strides for loop in nest.row)
-        return far >= _LOOPS.far_bytes and nest.sizes[nest.vector] >= 4 * self.lanes * self.copies
+        return far >= self.loops.far_bytes and nest.sizes[nest.vector] >= 4 * self.lanes * self.copies
 
     def _wide_row(self, outer: Scope) -> None:
         nest, code, vector = self.nest, self.code, self.nest.vector
         assert vector is not None
-        kinds = [identity(code, node, self.lanes) for node in self.reductions]
-        wide = [identity(code, node, self.lanes, dtype_of_total(node)) for node in self.reductions]
+        reduced = [node for node in self.reductions if node.outputs[0] not in self.phases.guards]
+        kinds = [identity(code, node, self.lanes) for node in reduced]
+        wide = [identity(code, node, self.lanes, dtype_of_total(node)) for node in reduced]
         totals = [code.room(self.step * kind.dtype.itemsize) for kind in wide]
         rooms = [code.room(self.step * kind.dtype.itemsize) for kind in kinds]
 
@@ -159,26 +165,27 @@ class NestRows(Values):
                 code.store(place, kind)
 
         def add(block: Scope, total: list[str], piece: list[str]) -> None:
-            for node, kind, place in zip(self.reductions, kinds, piece, strict=True):
+            for node, kind, place in zip(reduced, kinds, piece, strict=True):
                 value = code.splat(code.convert(self.value(node.inputs[0], block), kind.dtype), self.lanes)
                 code.store(place, combine(code, node, code.load(place, kind.dtype, self.lanes), value))
             self._compute([block], [(s, i) for i, s in enumerate(nest.graph.outputs) if nest.is_full(s)])
 
         def put_aside(block: Scope, total: list[str], piece: list[str]) -> None:
-            for node, kind, whole, into, place in zip(self.reductions, kinds, wide, total, piece, strict=True):
+            for node, kind, whole, into, place in zip(reduced, kinds, wide, total, piece, strict=True):
                 sum_ = code.load(place, kind.dtype, self.lanes)
                 known = code.load(into, whole.dtype, self.lanes)
                 code.store(into, combine(code, node, known, code.convert(sum_, whole.dtype)))
 
         def finish(block: Scope, total: list[str], piece: list[str]) -> None:
-            for node, kind, place in zip(self.reductions, wide, total, strict=True):
+            for node, kind, place in zip(reduced, wide, total, strict=True):
                 block.values[node.outputs[0]] = rounded(code, node, code.load(place, kind.dtype, self.lanes))
+            self._phases([block], is_summed=True)
             rows = [(s, i) for i, s in enumerate(nest.graph.outputs) if not nest.is_full(s)]
             self._compute([block], rows)
 
         columns({}, lambda block, total, piece: begin(wide, total))
         n, others = nest.sizes[nest.row[0]], math.prod(nest.sizes[loop] for loop in nest.row[1:])
-        step = max(1, _LOOPS.summands // others)
+        step = max(1, self.loops.summands // others)
         with code.loop(0, n, step) as first:
             columns({}, lambda block, total, piece: begin(kinds, piece))
             with ExitStack() as stack:
@@ -204,10 +211,7 @@ class NestRows(Values):
         self.saved = self.room_for_values()
         if self.is_split and self.part is None:
             self._fold(columns)
-        else:
-            for phase in range(self.phases.count):
-                self._know_rows(columns, phase)
-                self._phase(columns, phase)
+        self._phases(columns, is_summed=self.is_split and self.part is None)
         if self.part is not None:
             return
         self._know_rows(columns, self.phases.count)
@@ -296,25 +300,34 @@ class NestRows(Values):
 
     # -- phases --------------------------------------------------------------------------------------------------------
 
+    def _phases(self, columns: Sequence[Scope], is_summed: bool) -> None:
+        """The loops over a row; `is_summed`: without those whose sums are known."""
+        for phase in range(self.phases.count if self.part is None else 1):
+            self._know_rows(columns, phase)
+            if not is_summed:
+                self._phase(columns, phase)
+            if self.part is None:
+                for guard in dict.fromkeys(self.phases.guards.values()):
+                    self._guarded(columns, phase, guard)
+
+    def _reduced_in(self, phase: int, guard: Guard | None) -> list[Node]:
+        """The reductions of a phase that have this guard."""
+        rank, guards = self.phases.rank, self.phases.guards
+        outs = [(node, node.outputs[0]) for node in self.reductions]
+        return [node for node, out in outs if rank[out] == phase + 1 and guards.get(out) == guard]
+
     def _phase(self, columns: Sequence[Scope], phase: int) -> None:
         """One loop over the row: reduces, and writes the outputs that vary along it."""
         nest, code = self.nest, self.code
-        reduced = [node for node in self.reductions if self.phases.rank[node.outputs[0]] == phase + 1]
+        reduced = self._reduced_in(phase, None)
         full = [
             (symbol, i)
             for i, symbol in enumerate(nest.graph.outputs)
             if nest.is_full(symbol) and self.phases.rank[symbol] == phase
         ]
-        cut = self._cut(reduced)
-        sums = self._sums(reduced, wide=cut is not None)
-        self._go_through(columns, reduced, sums, full, phase, cut)
-        for node, slots in zip(reduced, sums, strict=True):
-            values = [code.read(slot) for slot in slots]
-            if nest.in_row:
-                total = values[0]
-                for other in values[1:]:
-                    total = combine(code, node, total, other)
-                values = [across(code, node, total)]
+        if not reduced and not full:
+            return
+        for node, values in zip(reduced, self._reduce(columns, reduced, full, phase), strict=True):
             for block, value in zip(columns, values, strict=True):
                 if self.part is not None:
                     whole = code.convert(value, dtype_of_total(node))
@@ -322,12 +335,57 @@ class NestRows(Values):
                 else:
                     block.values[node.outputs[0]] = rounded(code, node, value)
 
-    def _sums(self, reduced: Sequence[Node], *, wide: bool = False) -> list[list[Slot]]:
-        """Variables for each reduction and each vector that is worked on at once; `wide`: for totals of pieces."""
+    def _guarded(self, columns: Sequence[Scope], phase: int, guard: Guard) -> None:
+        """One loop over the row for reductions that few rows need, where one of these rows does."""
+        code, reduced = self.code, self._reduced_in(phase, guard)
+        if not reduced:
+            return
+        width = 0 if self.nest.in_row else self.lanes
+        results = [[code.slot(identity(code, node, width, node.outputs[0].dtype)) for _ in columns] for node in reduced]
+        with code.when(self._is_needed(columns, guard)):
+            for node, slots, values in zip(reduced, results, self._reduce(columns, reduced, (), phase), strict=True):
+                for slot, value in zip(slots, values, strict=True):
+                    code.write(slot, rounded(code, node, value))
+        for node, slots in zip(reduced, results, strict=True):
+            for block, slot in zip(columns, slots, strict=True):
+                block.values[node.outputs[0]] = code.read(slot)
+
+    def _is_needed(self, columns: Sequence[Scope], guard: Guard) -> Value:
+        """Whether a guard is met by one of the rows that are traversed side by side."""
+        code, found = self.code, None
+        for block in columns:
+            met = self.value(guard.condition, block)
+            met = met if guard.holds else code.not_(met)
+            if met.lanes and block.mask is not None:
+                met = code.and_(met, block.mask)
+            found = met if found is None else code.or_(*code.match(found, met))
+        assert found is not None
+        return code.reduce("or", found) if found.lanes else found
+
+    def _reduce(
+        self, columns: Sequence[Scope], reduced: Sequence[Node], full: Sequence[tuple[Symbol, int]], phase: int
+    ) -> list[list[Value]]:
+        """Goes through the row; the results of reductions in each column."""
+        cut = self._cut(reduced)
+        sums = self._sums(reduced, self.copies if self.nest.in_row else len(columns), wide=cut is not None)
+        self._go_through(columns, reduced, sums, full, phase, cut)
+        found = []
+        for node, slots in zip(reduced, sums, strict=True):
+            values = [self.code.read(slot) for slot in slots]
+            if self.nest.in_row:
+                total = values[0]
+                for other in values[1:]:
+                    total = combine(self.code, node, total, other)
+                values = [across(self.code, node, total)]
+            found.append(values)
+        return found
+
+    def _sums(self, reduced: Sequence[Node], count: int, *, wide: bool = False) -> list[list[Slot]]:
+        """Variables for each reduction and each of some vectors that are worked on at once; `wide`: for totals of pieces."""
         code, found = self.code, []
         for node in reduced:
             dtype = dtype_of_total(node) if wide else None
-            found.append([code.slot(identity(code, node, self.lanes, dtype)) for _ in range(self.copies)])
+            found.append([code.slot(identity(code, node, self.lanes, dtype)) for _ in range(count)])
         return found
 
     def _cut(self, reduced: Sequence[Node]) -> Cut | None:
@@ -337,8 +395,8 @@ class NestRows(Values):
         nest = self.nest
         counts = [-(-nest.sizes[loop] // (self.step if loop == nest.vector else 1)) for loop in nest.row]
         if self.part is not None:
-            counts[0] = -(-counts[0] // _LOOPS.row_parts)
-        return cut_of(counts)
+            counts[0] = -(-counts[0] // self.loops.row_parts)
+        return cut_of(counts, self.loops.summands, self.loops.short_sums)
 
     @contextmanager
     def _pieces(
@@ -347,7 +405,7 @@ class NestRows(Values):
         """Pieces of a range, each with sums of its own, which are added to the totals behind it."""
         code = self.code
         with pieces(code, first, end, length) as (begin, stop):
-            sums = self._sums(reduced)
+            sums = self._sums(reduced, len(totals[0]) if totals else 0)
             yield begin, stop, sums
             for node, slots, into in zip(reduced, sums, totals, strict=True):
                 for slot, total in zip(slots, into, strict=True):
@@ -437,11 +495,11 @@ def _has_short_floats(nest: Nest) -> bool:
     return any(dtypes.is_float(symbol.dtype) and symbol.dtype.itemsize == 2 for symbol in symbols)
 
 
-def _choose_lanes(nest: Nest, vector_bytes: int) -> tuple[int, int]:
+def _choose_lanes(nest: Nest) -> tuple[int, int]:
     """Chooses the number of lanes of a vector, and of vectors that are worked on at once."""
     if nest.vector is None:
         return 0, 1
-    n, most = nest.sizes[nest.vector], max(vector_bytes // nest.widest, 2)
+    loops, n, most = nest.machine.loops, nest.sizes[nest.vector], max(nest.machine.vector_bytes // nest.widest, 2)
     lanes = most
     while lanes >= 2 * n and lanes > 2:
         lanes //= 2
@@ -454,9 +512,10 @@ def _choose_lanes(nest: Nest, vector_bytes: int) -> tuple[int, int]:
         and (whole > 1 or not _has_short_floats(nest))
     ):
         # A masked store must have reached memory before the next row is read, since that begins in its vector: 8 ns a row in place.
-        return whole, n // whole if n // whole * nest.work <= _LOOPS.inline_instructions else 1
-    most = _LOOPS.unrolled_instructions
-    copies = 4 if nest.work <= most // 4 else 2 if nest.work <= most // 2 else 1
+        return whole, n // whole if n // whole * nest.work <= loops.inline_instructions else 1
+    most = loops.unrolled_instructions
+    pairs = 2 * most if nest.in_row else most // 2  # with one vector, each addition to a sum waits for the last one
+    copies = 4 if nest.work <= most // 4 else 2 if nest.work <= pairs else 1
     while copies > 1 and copies * lanes > n:
         copies //= 2
     return lanes, copies

@@ -10,14 +10,11 @@ from dataclasses import dataclass
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
 from nnc.commands.index import fill_value
-from nnc.device.targets import cpu_target
 from nnc.graph import Node, Symbol
 from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.kernels.domain import is_counted, is_gather, is_reduction, is_view
 from nnc.lower.kernels.kernel_ir import Nest, instructions
 from nnc.lower.kernels.scalars import scalar
-
-_LOOPS = cpu_target().loops
 
 
 def position(code: Code, index: Value, size: int, mode: str) -> tuple[Value, Value | None]:
@@ -64,6 +61,7 @@ class Values:
 
     def __init__(self, nest: Nest, lanes: int) -> None:
         self.nest, self.graph, self.phases, self.lanes = nest, nest.graph, nest.phases, lanes
+        self.loops = nest.machine.loops
         self.writer = {node.outputs[0]: node for node in nest.graph.nodes}
         self.place = {symbol: i for i, symbol in enumerate(nest.operands)}
         self.reductions = [node for node in nest.graph.nodes if is_reduction(node)]
@@ -82,16 +80,17 @@ class Values:
 
     def room_for_values(self) -> dict[Symbol, str]:
         """Memory on the stack for expensive values that a later phase reads again."""
-        nest, phases = self.nest, self.phases
+        nest, phases, loops = self.nest, self.phases, self.loops
         if phases.count < 2 or not nest.in_row or len(nest.row) != 1:
             return {}
         n = nest.sizes[nest.row[0]] + self.lanes
         rooms: dict[Symbol, str] = {}
-        left = _LOOPS.stack_bytes
+        left = loops.stack_bytes
         early = self._computed_early()
         for node in self.graph.nodes:
             symbol = node.outputs[0]
-            if symbol not in early or is_view(node) or instructions(node) < _LOOPS.saved_instructions:
+            work = instructions(node, loops.transcendental_instructions)
+            if symbol not in early or is_view(node) or work < loops.saved_instructions:
                 continue
             nbytes = n * symbol.dtype.itemsize
             if nbytes <= left and any(phases.rank[other] > phases.rank[symbol] for other in self._users(symbol)):
@@ -102,7 +101,8 @@ class Values:
     def _computed_early(self) -> set[Symbol]:
         """Returns symbols that vary along the row and are computed in the first phase that can do so."""
         rank, varies = self.phases.rank, self.phases.varies
-        stack = [(node.inputs[0], rank[node.outputs[0]] - 1) for node in self.reductions]
+        always = [node for node in self.reductions if node.outputs[0] not in self.phases.guards]
+        stack = [(node.inputs[0], rank[node.outputs[0]] - 1) for node in always]
         stack += [(symbol, rank[symbol]) for symbol in self.graph.outputs if self.nest.is_full(symbol)]
         found: set[tuple[Symbol, int]] = set()
         while stack:

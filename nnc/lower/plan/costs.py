@@ -9,6 +9,7 @@ from nnc.base.bounded import remembered
 from nnc.base.source import SourceLine
 from nnc.commands.control import PRINTED
 from nnc.commands.facts import flops_of
+from nnc.device.target import Schedule
 from nnc.graph import Graph, Node
 from nnc.lower.plan.schedule.assign import estimate_seconds
 from nnc.lower.plan.stages import Branches, Step
@@ -16,31 +17,27 @@ from nnc.lower.plan.stages import Branches, Step
 
 @dataclass(frozen=True, slots=True)
 class CostRow:
-    """One step: floating-point operations, and bytes that it reads and writes."""
+    """One step: floating-point operations, bytes that it reads and writes, and about how long it takes on one core."""
 
     command: str
     flops: int
     nbytes: int
+    seconds: float
     source: SourceLine | None
 
-    @property
-    def seconds(self) -> float:
-        """About how long it takes on one core."""
-        return estimate_seconds(self.flops, self.nbytes)
 
-
-def node_cost(node: Node) -> CostRow:
+def node_cost(node: Node, costs: Schedule) -> CostRow:
     """The cost of a node; its sub-graphs count once for each iteration where their number is known. Values within a kernel touch no
     memory.
     """
-    rows = [node_cost(inner) for graph in node.graphs for inner in graph.nodes]
+    rows = [node_cost(inner, costs) for graph in node.graphs for inner in graph.nodes]
     iterations = node.params.get("length") or 1
     specs = [symbol.spec for symbol in node.inputs]
     flops = flops_of(node.command, specs, node.params) if not node.graphs else 0
     flops += iterations * sum(row.flops for row in rows)
     nbytes = sum(symbol.spec.nbytes for symbol in (*node.inputs, *node.outputs))
     nbytes += iterations * sum(row.nbytes for row in rows) if node.command not in PRINTED else 0
-    return CostRow(node.command.name, flops, nbytes, node.source)
+    return CostRow(node.command.name, flops, nbytes, estimate_seconds(flops, nbytes, costs), node.source)
 
 
 def step_bytes(step: Step) -> int:

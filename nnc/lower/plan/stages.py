@@ -7,7 +7,7 @@ nnc.run.program).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
 from typing import Any
@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 
 from nnc.base.source import SourceLine
+from nnc.device import machine_of_device
+from nnc.device.target import Target
 from nnc.graph import Command, Graph, Node, Symbol, TensorSpec
 
 NDArray = np.ndarray[Any, Any]
@@ -282,7 +284,7 @@ class Planned:
     """A bound program and the offset of each buffer in the arena (None outside it).
 
     `lower_bound` is the largest live set of the arena, in bytes. `recomputed` are nodes that run once more to fit into a budget.
-    `flush_denormals`, `precision`: see Options.
+    `flush_denormals`, `precision`, `machine`: see Options.
     """
 
     bound: Bound
@@ -292,6 +294,7 @@ class Planned:
     recomputed: tuple[Node, ...] = ()
     flush_denormals: bool | None = None
     precision: str = "float32"
+    machine: Target = field(default_factory=machine_of_device)
 
     @property
     def peak(self) -> int:

@@ -20,12 +20,13 @@ import numpy as np
 from nnc.base import dtypes
 from nnc.base.machine import library_versions, numpy_blas, processor, version_of
 from nnc.base.options import Options, chosen_cpu
+from nnc.device.target import Target
 from nnc.graph import Command, Kernel, TensorSpec, infer_specs, value_text
 from nnc.graph.registry import effect
 from nnc.lower.plan.stages import NDArray
 from nnc.run.store.cache import Cache
 
-Candidates = Callable[[Command, tuple[TensorSpec, ...], Mapping[str, Any]], Sequence[Kernel]]
+Candidates = Callable[[Command, tuple[TensorSpec, ...], Mapping[str, Any], Target], Sequence[Kernel]]
 
 _SECONDS = 0.02  # that are spent on a candidate, or one run
 _RUNS = 10
@@ -47,11 +48,13 @@ class Tuner:
         self.cache = Cache(options.cache_folder) if options.cache_folder is not None else None
         self._known: dict[Any, Kernel] = {}
 
-    def __call__(self, command: Command, specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> Kernel:
+    def __call__(
+        self, command: Command, specs: tuple[TensorSpec, ...], params: Mapping[str, Any], machine: Target
+    ) -> Kernel:
         """The kernel to run a command on inputs of these specs."""
-        asked = command, specs, tuple(sorted(params.items()))
+        asked = command, specs, tuple(sorted(params.items())), machine
         if asked not in self._known:
-            self._known[asked] = self._choose(command, specs, params)
+            self._known[asked] = self._choose(command, specs, params, machine)
         return self._known[asked]
 
     @cached_property
@@ -62,8 +65,10 @@ class Tuner:
         versions = {"nnc": version_of("nnc"), **library_versions()}
         return {**machine, "python": platform.python_version(), "BLAS": numpy_blas(), **versions}
 
-    def _choose(self, command: Command, specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> Kernel:
-        kernels = self.candidates(command, specs, params)
+    def _choose(
+        self, command: Command, specs: tuple[TensorSpec, ...], params: Mapping[str, Any], machine: Target
+    ) -> Kernel:
+        kernels = self.candidates(command, specs, params, machine)
         names = [kernel.backend for kernel in kernels]
         if len(kernels) == 1 or command in effect or any(spec.dtype == dtypes.TAPE for spec in specs):
             return kernels[0]

@@ -28,7 +28,7 @@ from nnc.device import CPU, CUDA, kind_of
 from nnc.errors import GraphError
 from nnc.graph import ATTRIBUTES, Graph, Kernel, structural_hash
 from nnc.graph.passes import added_passes
-from nnc.graph.registry import REGISTRY
+from nnc.graph.registry import REGISTRY, KernelFactory
 from nnc.lower.plan.liveness import walk
 from nnc.lower.plan.stages import Bound
 from nnc.run.program import Program
@@ -225,6 +225,8 @@ def foreign_commands(version: int) -> frozenset[str]:
 
 def _is_own(value: Any) -> bool:
     """Whether the functions within a cell of the registry are all of this package, or of packages that it is made with."""
+    if isinstance(value, KernelFactory):
+        return _is_own(value.make)
     if isinstance(value, Kernel):
         functions = value.run, value.supports, value.workspace, value.native, value.layouts
         return all(map(_is_own, functions))

@@ -19,6 +19,7 @@ import numpy as np
 
 from nnc.base.fork import new_lock
 from nnc.base.source import SourceLine
+from nnc.device.target import Target
 from nnc.graph import Graph, Kernel, Node, Symbol, command
 from nnc.graph.serialize import (
     GraphReader,
@@ -424,9 +425,9 @@ class StoredProgram:
         """The reader of the tables."""
         return _StepReader(self.body, self._sources)
 
-    def program(self, choose: Choose, compiler: Compiler | None) -> Program | None:
+    def program(self, choose: Choose, compiler: Compiler | None, machine: Target) -> Program | None:
         """Returns the program; None where `choose` gives other kernels than it was stored with."""
-        head, kernels = self.head, _Kernels(self, choose)
+        head, kernels = self.head, _Kernels(self, choose, machine)
         if not all(map(kernels.is_same, head["chosen"])):
             return None
         program = Program(kernels.parts, head["concurrent"])
@@ -469,8 +470,8 @@ class StoredProgram:
 class _Kernels:
     """The kernels of a stored program's steps, by their positions in the table, chosen and made when they are first wanted."""
 
-    def __init__(self, stored: StoredProgram, choose: Choose) -> None:
-        self._stored, self._choose = stored, choose
+    def __init__(self, stored: StoredProgram, choose: Choose, machine: Target) -> None:
+        self._stored, self._choose, self._machine = stored, choose, machine
         self._chosen: dict[int, Kernel] = {}
         self._natives: dict[int, Native | None] = {}
         self._parts: ProgramParts | None = None
@@ -516,10 +517,11 @@ class _Kernels:
                 natives[id(step)] = replace(native, numbers=tuple(row["numbers"])) if row.get("numbers") else native
         rows = zip(reader.table(), tree["printed"], strict=True)
         printed = {id(step): _read_device_row(*row) for step, row in rows if row is not None}
-        return ProgramParts(_read_plan(tree, reader), _read_schedule(tree), kernels, natives, printed)
+        planned = _read_plan(tree, reader, self._machine)
+        return ProgramParts(planned, _read_schedule(tree), kernels, natives, printed)
 
 
-def _read_plan(tree: Tree, reader: _StepReader) -> Planned:
+def _read_plan(tree: Tree, reader: _StepReader, machine: Target) -> Planned:
     graphs = reader.tables.graph
     bound = Bound(
         name=tree["name"],
@@ -535,9 +537,8 @@ def _read_plan(tree: Tree, reader: _StepReader) -> Planned:
     )
     arena_bytes, lower_bound = tree["arena"]
     recomputed = tuple(graphs(i).nodes[0] for i in tree["recomputed"])
-    return Planned(
-        bound, tuple(tree["offsets"]), arena_bytes, lower_bound, recomputed, tree["flush_denormals"], tree["precision"]
-    )
+    offsets, flushes = tuple(tree["offsets"]), tree["flush_denormals"]
+    return Planned(bound, offsets, arena_bytes, lower_bound, recomputed, flushes, tree["precision"], machine)
 
 
 def _read_schedule(tree: Tree) -> Schedule:

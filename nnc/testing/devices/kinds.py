@@ -1,7 +1,12 @@
 """The records of the simulated devices. They are registered as those of another package would be (see `nnc.device.kinds`)."""
 
+from dataclasses import replace
+
 from nnc.compiled.device_program import program_of
 from nnc.device import CPU, CUDA, DeviceKind, register_kind
+from nnc.device.target import Target
+from nnc.device.targets import cpu_target
+from nnc.device.targets.gpu import gpu_target
 from nnc.testing.devices.interpreted import PtxDevice
 from nnc.testing.devices.interpreted_program import InterpretedModule
 from nnc.testing.devices.sim import SimDevice
@@ -23,6 +28,12 @@ Example:
     'ptx:0'
 """
 
+
+def _simulated() -> Target:
+    """A processor whose work is queued as that of a graphics processor."""
+    return replace(cpu_target(), schedule=gpu_target().schedule)
+
+
 register_kind(
     DeviceKind(
         name=SIMULATED,
@@ -31,6 +42,7 @@ register_kind(
         interpreter=lambda: make_interpreter,
         queue=lambda: program_of,
         program=lambda: SimModule,
+        machine=_simulated,
     )
 )
 register_kind(
@@ -41,5 +53,6 @@ register_kind(
         interpreter=lambda: make_interpreter,
         queue=lambda: program_of,
         program=lambda: InterpretedModule,
+        machine=gpu_target,
     )
 )

@@ -13,6 +13,7 @@ from typing import Any
 from nnc.array.array import Array, new_array
 from nnc.base.dtypes import Weakness
 from nnc.base.silence import silently
+from nnc.calls.assume import Range
 from nnc.graph import Graph, Node, Symbol, TensorSpec
 from nnc.graph.registry import alias
 from nnc.trace.core.eager import Plan, find_plan, operands_of
@@ -33,30 +34,40 @@ def take_apart(graph: Graph) -> tuple[list[Step], list[Any], int]:
     return steps.steps, list(graph.constants.values()), place
 
 
-def run_of(graph: Graph, casts: Sequence[Cast | None], weak: Weakness) -> Callable[[Sequence[Any]], Any]:
-    """The function from operands (arrays, and numbers where there is a cast) to the output of a graph."""
+def run_of(
+    graph: Graph, casts: Sequence[Cast | None], weak: Weakness, ranges: Sequence[Range] = ()
+) -> Callable[[Sequence[Any]], Any]:
+    """The function from operands (arrays, and numbers where there is a cast) to the first output of a graph.
+
+    The other outputs must lie in the ranges: else the function returns None.
+    """
     steps, result = _Steps(graph), graph.outputs[0]
     place, spec, constants = steps.place_of(result), result.spec, list(graph.constants.values())
-    if result in graph.inputs and casts[place] is None:
+    checks = [(steps.place_of(x), within) for x, within in zip(graph.outputs[1:], ranges, strict=True)]
+    if result in graph.inputs and casts[place] is None and not checks:
         return lambda operands: operands[place] if operands[place].weak == weak else operands[place].as_weak(weak)
     load: Callable[[Sequence[Any]], list[Any]] = _load_arrays if not any(casts) else partial(_load, casts)
-    if len(steps.steps) == 1 and steps.steps[0][1] == tuple(range(len(casts))) and not constants:
+    if len(steps.steps) == 1 and steps.steps[0][1] == tuple(range(len(casts))) and not constants and not checks:
         plan, first = steps.steps[0][0], place - len(casts)
         if plan.function is not None and spec.ndim and not any(casts):
             return _caller(plan.function, spec, weak, is_view=plan.command in alias)
         return lambda operands: new_array(plan.run(load(operands))[first], spec, weak)
     last = {i: number for number, (_, places) in enumerate(steps.steps) for i in places}
+    kept = {place, *(i for i, _ in checks)}
     freed: list[tuple[Run, tuple[int, ...], tuple[int, ...]]] = []
     for number, (plan, places) in enumerate(steps.steps):
-        freed.append((plan.run, places, tuple({i for i in places if last[i] == number and i != place})))
+        freed.append((plan.run, places, tuple({i for i in places if last[i] == number and i not in kept})))
 
-    def run(operands: Sequence[Any]) -> Array:
+    def run(operands: Sequence[Any]) -> Array | None:
         values = load(operands)
         values += constants
         for kernel, places, over in freed:
             values += kernel([values[i] for i in places])
             for i in over:
                 values[i] = None  # nobody reads it any more
+        for i, within in checks:
+            if not within.holds(values[i]):
+                return None
         return new_array(values[place], spec, weak)
 
     return run

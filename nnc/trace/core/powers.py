@@ -6,6 +6,7 @@ its powers. So dual tracers remember that they are roots, or powers, and the rul
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -18,9 +19,10 @@ from nnc.commands.constants import full_like
 from nnc.commands.facts import element_as
 from nnc.commands.reduce import reduce_sum
 from nnc.commands.rules import Gathered, add_tangents, root_of
-from nnc.commands.trigonometry import cos, cosh, hypot, sin, sinh
+from nnc.commands.special import erf
+from nnc.commands.trigonometry import asin, asinh, atan, atanh, cos, cosh, hypot, sin, sinh, tan, tanh
 from nnc.graph import Command, bind
-from nnc.graph.registry import alias, joined
+from nnc.graph.registry import alias, derivative, joined
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +33,13 @@ class Root:
         made: the command that made it, with its operands.
         n: the exponent of the power.
         tangent: returns the tangent of the n-th power, None where it is zero.
+        line: another root of which this one is an odd function, and a function that returns their quotient at 0; None: itself.
     """
 
     made: Roots
     n: int
     tangent: Callable[[], Any]
+    line: tuple[Operand, Callable[[], Any]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +74,11 @@ class Operand:
         if self.primal is other.primal and self.tangent is other.tangent:  # a constant copy has no tangent
             return True
         return self.origin is not None and other.origin is not None and self.origin.made.equals(other.origin.made)
+
+    def line(self) -> tuple[Operand, Callable[[], Any]]:
+        """The root of which this root is an odd function, and a function that returns their quotient at 0."""
+        known = self.origin.line if isinstance(self.origin, Root) else None
+        return (self, lambda: full_like(self.primal, 1)) if known is None else known
 
     def power(self, n: int) -> Any:
         """The n-th power of the primal."""
@@ -114,6 +123,8 @@ class Roots:
             if self.command in _EVEN:
                 return _tangent_of_even(self.command, x, x.origin)
             exponent = self.exponent
+            if not exponent and self.command in _PRODUCTS:
+                return _tangent_of_product(x, self.operands[1])
             return x.power_tangent(exponent) if exponent >= x.origin.n else NotImplemented
         if isinstance(x.origin, Power) and self.command in (ew.sqrt, ew.cbrt):
             order, base = root_of[self.command][0], x.origin.made.operands[0]
@@ -135,9 +146,41 @@ class Roots:
         if len(orders) == 1 and not exponent:
             (n,) = orders
             rule_of_power = _rule_of(command, len(operands))
-            return None if rule_of_power is None else Root(self, n, cache(lambda: rule_of_power(self, n)))
+            if rule_of_power is None:
+                return None
+            return Root(self, n, cache(lambda: rule_of_power(self, n)), self.line())
         is_power = exponent > 1 and not orders and dtypes.is_float(x.primal.spec.dtype)
         return Power(self, exponent) if is_power else None
+
+    def line(self) -> tuple[Operand, Callable[[], Any]] | None:
+        """The root of which the result is an odd function, and a function that returns their quotient at 0; None: no other."""
+        x, *others = self.operands
+        if self.command in _PRODUCTS and isinstance(others[0].origin, Root):
+            x, others = others[0], [x]
+        if not isinstance(x.origin, Root) or any(isinstance(y.origin, Root) for y in others):
+            return None
+        base, quotient = x.line()
+        if self.command in _ODD:
+            return base, lambda: quotient() * _ODD[self.command]
+        if self.command is ew.neg:
+            return base, lambda: ew.neg(quotient())
+        if self.command in _PRODUCTS or self.command is ew.div:
+            combine = ew.div if self.command is ew.div else ew.mul
+            return base, lambda: combine(quotient(), others[0].primal)
+        return None
+
+
+def _tangent_of_product(x: Operand, y: Operand) -> Any:
+    """The tangent of a product of two odd functions of one square root, which is smooth in the number under the root."""
+    if not (isinstance(x.origin, Root) and isinstance(y.origin, Root)):
+        return NotImplemented
+    (base, first), (other, second) = x.line(), y.line()
+    smooth = base.origin.tangent() if isinstance(base.origin, Root) and base.origin.n == 2 else None
+    if smooth is None or not base.equals(other):
+        return NotImplemented
+    by_x, by_y = (None if t is None else ew.safe_mul(t, z) for t, z in ((x.tangent, y.primal), (y.tangent, x.primal)))
+    usual, at_zero = add_tangents(by_x, by_y), ew.equal(base.primal, full_like(base.primal, 0))
+    return ew.select(at_zero, ew.safe_mul(smooth, first() * second()), _or_zeros(usual, base))
 
 
 def _tangent_of_pow(x: Operand, root: Root, y: Operand, output: Any) -> Any:
@@ -223,6 +266,18 @@ def _quotient(roots: Roots, n: int) -> Any:
     return _product_of(x, Operand(inverse, t), n)
 
 
+def _odd(roots: Roots, n: int) -> Any:
+    """The rule of odd functions: at 0 their powers are those of the root times a number."""
+    (x,) = roots.operands
+    smooth, out = x.power_tangent(n), bind(roots.command, [x.primal], {}, ())[0]
+    rule = derivative[roots.command].jvp
+    if smooth is None or x.tangent is None or rule is None:
+        return None
+    usual = ew.safe_mul(rule((x.primal,), (x.tangent,), (out,))[0], ew.integer_pow(out, exponent=n - 1) * n)
+    at_zero = ew.equal(x.primal, full_like(x.primal, 0))
+    return ew.select(at_zero, ew.safe_mul(smooth, full_like(x.primal, _ODD[roots.command] ** n)), usual)
+
+
 def _select(roots: Roots, n: int) -> Any:
     condition, *branches = roots.operands
     found = [branch.power_tangent(n) for branch in branches]
@@ -232,10 +287,15 @@ def _select(roots: Roots, n: int) -> Any:
     return ew.select(condition.primal, x, y)
 
 
+_PRODUCTS = frozenset((ew.mul, ew.safe_mul))
+_ODD: Mapping[Command, float] = MappingProxyType(
+    dict.fromkeys((sin, sinh, tan, tanh, asin, asinh, atan, atanh), 1.0) | {erf: 2 / math.sqrt(math.pi)}
+)
+"""Odd smooth functions, and their slopes at 0."""
 _RULES: Mapping[Command, Callable[[Roots, int], Any]] = MappingProxyType(
     {
         ew.neg: _negative, ew.mul: _product, ew.safe_mul: _product, ew.div: _quotient, ew.select: _select,
-        ew.convert: _move, ew.copy: _move,
+        ew.convert: _move, ew.copy: _move, **dict.fromkeys(_ODD, _odd),
     }
 )  # fmt: skip
 _EVEN: Mapping[Command, tuple[Callable[[Any], Any], float]] = MappingProxyType(

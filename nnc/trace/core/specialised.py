@@ -7,7 +7,8 @@ captured one, and the call is not specialised.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import numpy as np
 from nnc.base import dtypes
 from nnc.base.context import with_mode
 from nnc.base.silence import silently
+from nnc.calls.assume import Assumptions
 from nnc.commands.elementwise import convert
 from nnc.commands.fit import fit
 from nnc.commands.promote import NUMBERS_FIT, is_weak
@@ -25,6 +27,7 @@ from nnc.trace.core.staging import StagedTracer, stage
 
 _WIDE = {bool: dtypes.bool_, int: dtypes.int64, float: dtypes.float64, complex: dtypes.complex128}
 _CONVERSIONS = (convert, fit)
+Run = Callable[[Sequence[Any]], Any]
 _PLAIN = frozenset({bool, int, float, complex, str, bytes, type(None), TensorSpec})
 
 
@@ -37,7 +40,7 @@ class SpecialisedCall:
     graph: Graph
     weak: dtypes.Weakness
     casts: tuple[Cast | None, ...]
-    run: Callable[[Sequence[Any]], Any]
+    run: Run
     known: dict[Any, Any] = field(default_factory=dict)  # facts that others cache about it, for as long as it lives
 
 
@@ -45,6 +48,29 @@ def specialise(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], places: Sequence[int]
 ) -> SpecialisedCall | None:
     """The specialised form of an eager call; None where the function does more than to run commands on its arrays."""
+    assumptions = Assumptions()
+    short = _specialise(function, args, kwargs, places, assumptions)
+    if short is None or not assumptions.ranges:
+        return short
+    whole = _specialise(function, args, kwargs, places, None)
+    return None if whole is None else replace(whole, run=_either(short.run, whole.run))
+
+
+def _either(short: Run, whole: Run) -> Run:
+    """A call that goes the short way and, where its numbers are not usual, the whole one."""
+
+    def run(operands: Sequence[Any]) -> Any:
+        result = short(operands)
+        return whole(operands) if result is None else result
+
+    return run
+
+
+def _specialise(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], places: Sequence[int],
+    assumptions: Assumptions | None,
+) -> SpecialisedCall | None:  # fmt: skip
+    """The specialised form of a call whose numbers are as assumed, or any, where nothing is assumed."""
     operands = [x for i in places for x in (args[i] if isinstance(args[i], list) else (args[i],))]
     numbers = [type(x) in _WIDE for x in operands]
     weak = list(map(is_weak, operands))
@@ -54,18 +80,18 @@ def specialise(
         rest, given = iter(tracers), list(args)
         for i in places:
             given[i] = [next(rest) for _ in args[i]] if isinstance(args[i], list) else next(rest)
-        results[:] = [function(*given, **kwargs)]
+        results[:] = [function(*given, **kwargs), *(assumptions.numbers if assumptions is not None else ())]
         return results
 
     pairs = zip(operands, numbers, strict=True)
     specs = [TensorSpec((), _WIDE[type(x)]) if number else spec_of(x) for x, number in pairs]
     try:
-        with with_mode(NUMBERS_FIT):
+        with with_mode(NUMBERS_FIT), nullcontext() if assumptions is None else with_mode(assumptions):
             staged = stage(traced, specs, weak=weak, name=function.__name__)
     except Exception:  # such as a request for a value; after any error the function itself runs, and words the error
         return None
-    nodes, result = staged.graph.nodes, results[0]
-    if staged.captured or type(result) is not StagedTracer:
+    nodes = staged.graph.nodes
+    if staged.captured or any(type(x) is not StagedTracer for x in results):
         return None
     if any(node.graphs or node.command in effect or not all(map(is_plain, node.params.values())) for node in nodes):
         return None
@@ -73,7 +99,8 @@ def specialise(
     if narrowed is None:
         return None
     graph, casts = narrowed
-    return SpecialisedCall(graph, result.weak, casts, run_of(graph, casts, result.weak))
+    weakness, ranges = results[0].weak, assumptions.ranges if assumptions is not None else ()
+    return SpecialisedCall(graph, weakness, casts, run_of(graph, casts, weakness, ranges))
 
 
 def is_plain(value: Any) -> bool:

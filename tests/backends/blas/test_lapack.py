@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,13 @@ import nnc
 import nnc.numpy as nnp
 from nnc.backends.blas import lapack
 from nnc.backends.cpu.compiler.jit import compiler
-from nnc.backends.cpu.kernels.products import cholesky, triangular
+from nnc.backends.cpu.kernels.products import triangular
+from nnc.device.target import Target
 from nnc.errors import LinAlgError
-from nnc.graph import TensorSpec, command, kernel, reference
+from nnc.graph import TensorSpec, command, reference
+from nnc.graph.registry import kernels_for
 from nnc.lower.plan.stages import Step, View
-from tests.figures import set_figures
+from tests.figures import HERE, with_figures
 
 with_lapack = pytest.mark.skipif(
     compiler() is None or lapack.lapack() is None, reason="NumPy brings no LAPACK that compiled code can call"
@@ -39,10 +42,10 @@ def view(x: np.ndarray) -> View:
     return View(0, TensorSpec(x.shape, x.dtype), 0, x.strides)
 
 
-def run(name: str, backend: str, inputs: list[np.ndarray], **params: Any) -> list[np.ndarray]:
+def run(name: str, backend: str, inputs: list[np.ndarray], machine: Target = HERE, **params: Any) -> list[np.ndarray]:
     """The outputs of a backend's compiled kernel, from NaN in every output and in the workspace."""
     specs = tuple(TensorSpec(x.shape, x.dtype) for x in inputs)
-    found = next(k for k in kernel[command(name)] if k.backend == backend)
+    found = next(k for k in kernels_for(command(name), machine) if k.backend == backend)
     assert found.supports(specs, params)
     wanted = reference[command(name)](*inputs, **params)
     outputs = [
@@ -128,13 +131,13 @@ def test_a_batch_is_refused_for_one_matrix_that_is_not_positive_definite() -> No
 
 @with_lapack
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_short_vectors_serve_machines_without_long_ones(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (triangular, cholesky):
-        monkeypatch.setattr(module, "vector_bytes", lambda: 32)
+@pytest.mark.parametrize("vector_bytes", [16, 32])
+def test_short_vectors_serve_machines_without_long_ones(dtype: str, vector_bytes: int) -> None:
+    machine = replace(HERE, vector_bytes=vector_bytes)
     x = symmetric(np.random.default_rng(10), (45, 45), dtype)
-    (lower,) = run("cholesky", "blas", [x])
+    (lower,) = run("cholesky", "blas", [x], machine)
     np.testing.assert_allclose(lower, reference[command("cholesky")](x), TOLERANCE[dtype], TOLERANCE[dtype])
-    (y,) = run("triangular_solve", "cpu", [lower, x], lower=True)
+    (y,) = run("triangular_solve", "cpu", [lower, x], machine, lower=True)
     np.testing.assert_allclose(y, lower.T, 10 * TOLERANCE[dtype], 10 * TOLERANCE[dtype])
 
 
@@ -205,13 +208,13 @@ def test_triangles_are_solved_from_both_ends_in_any_layout(n: int, k: int, batch
 
 
 @with_compiler
-def test_triangles_too_long_for_a_buffer_read_solved_rows_from_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
-    set_figures(monkeypatch, triangular, "products", solved_buffer_bytes=64)
+def test_triangles_too_long_for_a_buffer_read_solved_rows_from_the_result() -> None:
+    machine = with_figures("products", solved_buffer_bytes=64)
     rng = np.random.default_rng(5)
     a, b = rng.normal(size=(31, 31)) / 31 + 2 * np.eye(31), rng.normal(size=(31, 40))
     step = Step(command("triangular_solve"), (view(a), view(b)), (view(b),), {"lower": True, "transpose_a": True})
-    assert not triangular.Solver.of(triangular._system(step, **step.params)).buffered
-    (x,) = run("triangular_solve", "cpu", [a, b], lower=True, transpose_a=True, unit_diagonal=True)
+    assert not triangular.Solver.of(triangular._system(step, **step.params), machine).buffered
+    (x,) = run("triangular_solve", "cpu", [a, b], machine, lower=True, transpose_a=True, unit_diagonal=True)
     wanted = reference[command("triangular_solve")](a, b, lower=True, transpose_a=True, unit_diagonal=True)
     np.testing.assert_allclose(x, wanted)
 

@@ -9,9 +9,11 @@ import numpy as np
 
 from nnc.base.dtypes import BY_NAME
 from nnc.device import load_kernels
-from nnc.graph import Kernel, TensorSpec, command, infer_specs, kernel, reference, spec_of
+from nnc.graph import Kernel, TensorSpec, command, infer_specs, reference, spec_of
+from nnc.graph.registry import kernels_for
 from nnc.lower.kernels.native import Native
 from nnc.lower.plan.stages import Step, View
+from tests.figures import HERE
 
 NDArray = np.ndarray[Any, Any]
 Layout = Callable[[NDArray], NDArray]
@@ -76,7 +78,7 @@ LAYOUTS: tuple[Layout, ...] = (dense, backwards, spaced, columns, odd)
 
 def cpu_kernel(name: str, specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> Kernel | None:
     """The printed kernel of a command, where it takes these inputs."""
-    found = [k for k in kernel[command(name)] if k.backend == "cpu" and k.supports(specs, params)]
+    found = [k for k in kernels_for(command(name), HERE) if k.backend == "cpu" and k.supports(specs, params)]
     return found[0] if found else None
 
 

@@ -9,33 +9,35 @@ import numpy as np
 
 import nnc
 from nnc.base.dtypes import bfloat16
+from nnc.device.target import GpuTarget
 from nnc.graph import command, infer_specs, reference, spec_of
-from tests.backends.cuda.launching import Call, Ran, run_steps
+from tests.backends.cuda.launching import GPU, Call, Ran, run_steps
 from tests.backends.cuda.test_conformance import LAYOUTS, SOURCES
 
 NDArray = np.ndarray[Any, Any]
 Case = tuple[str, Sequence[NDArray], Mapping[str, Any]]
 
 
-def results_of(cases: Sequence[Case]) -> tuple[list[Call], list[Ran]]:
+def results_of(cases: Sequence[Case], machine: GpuTarget = GPU) -> tuple[list[Call], list[Ran]]:
     """The calls of commands, run in one go; the layouts of their results take turns."""
     calls = []
     for turn, (name, inputs, params) in enumerate(cases):
         specs = infer_specs(command(name), tuple(map(spec_of, inputs)), params)
         garbage = [np.full(spec.nbytes, 171, np.uint8).view(spec.dtype).reshape(spec.shape) for spec in specs]
         calls.append(Call(name, inputs, [LAYOUTS[turn % len(LAYOUTS)](x) for x in garbage], params))
-    return calls, run_steps(calls)
+    return calls, run_steps(calls, machine)
 
 
-def check(*cases: Case, tolerance: float = 0, bits: bool = False) -> list[Ran]:
+def check(*cases: Case, tolerance: float = 0, bits: bool = False, machine: GpuTarget = GPU) -> list[Ran]:
     """Kernels give the references' numbers.
 
     Args:
         *cases: commands with operands and parameters.
         tolerance: share of the greatest number by which results may differ.
         bits: whether NaN and the signs of zeros must be the same, too.
+        machine: for which they are printed.
     """
-    calls, ran = results_of(cases)
+    calls, ran = results_of(cases, machine)
     for call in calls:
         with np.errstate(all="ignore"):
             wanted = reference[command(call.command)](*call.inputs, **call.params)

@@ -11,7 +11,8 @@ import numpy as np
 import nnc.backends.cuda.loaded  # noqa: F401  (registers every kernel)
 from nnc.backends.cuda.compiler.assembling import to_ptx
 from nnc.backends.cuda.kernels.nests import print_nest, workspace_bytes
-from nnc.device import CUDA
+from nnc.device.target import GpuTarget
+from nnc.device.targets.gpu import gpu_target
 from nnc.graph import Graph, command, find_kernel, spec_of
 from nnc.lower.kernels.launch import DeviceKernel
 from nnc.lower.plan.stages import Step, View
@@ -19,6 +20,7 @@ from nnc.testing.devices.ptx import Counts, PtxModule, Region
 
 NDArray = np.ndarray[Any, Any]
 
+GPU = gpu_target()
 BASE = 0x7000_0000_0000
 STRIDE = 1 << 26  # bytes between the memories of a launch
 
@@ -84,12 +86,12 @@ class Call:
     params: Mapping[str, Any]
 
 
-def run_steps(calls: Sequence[Call]) -> list[Ran]:
+def run_steps(calls: Sequence[Call], machine: GpuTarget = GPU) -> list[Ran]:
     """Prints the kernels of commands for the places of arrays, and runs them; they are compiled together."""
     places, kernels = list[Memories](), list[DeviceKernel]()
     for call in calls:
         name, specs = command(call.command), tuple(map(spec_of, call.inputs))
-        chosen = find_kernel(name, specs, call.params, CUDA)
+        chosen = find_kernel(name, specs, call.params, machine)
         assert chosen is not None and chosen.native is not None
         nbytes = chosen.workspace(specs, call.params)
         room = [np.empty(nbytes, np.uint8)] if nbytes else []
@@ -105,10 +107,10 @@ def run_nests(calls: Sequence[tuple[Graph, Sequence[NDArray], Sequence[NDArray]]
     """Runs several nests, each on its inputs and outputs; they are compiled together."""
     places = []
     for graph, inputs, outputs in calls:
-        nbytes = workspace_bytes(graph, tuple(map(spec_of, inputs)))
+        nbytes = workspace_bytes(graph, tuple(map(spec_of, inputs)), GPU)
         places.append(memories([*inputs, *outputs, *([np.empty(nbytes, np.uint8)] if nbytes else [])], int(nbytes > 0)))
     printed = [
-        print_nest(graph, found.views[: len(inputs)], found.views[len(inputs) :])
+        print_nest(graph, found.views[: len(inputs)], found.views[len(inputs) :], GPU)
         for (graph, inputs, _), found in zip(calls, places, strict=True)
     ]
     return _run_all(printed, places)

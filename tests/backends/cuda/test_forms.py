@@ -14,7 +14,7 @@ from nnc.backends.cuda.kernels import operands
 from nnc.backends.cuda.kernels.nests import print_nest, workspace_bytes
 from nnc.graph import Graph, GraphBuilder, Symbol, reference, spec_of
 from nnc.lower.plan.stages import View
-from tests.backends.cuda.launching import Ran, run_nest, run_nests
+from tests.backends.cuda.launching import GPU, Ran, run_nest, run_nests
 from tests.lower.kernels.test_conformance import graph_of
 
 NDArray = np.ndarray[Any, Any]
@@ -192,21 +192,21 @@ def test_each_phase_of_parts_is_a_launch() -> None:
 def test_the_workspace_follows_from_sizes_alone() -> None:
     x = normal(4000, 64)
     graph = graph_of([x], partial(sums, (0,)))
-    nbytes = workspace_bytes(graph, [spec_of(x)])
+    nbytes = workspace_bytes(graph, [spec_of(x)], GPU)
     assert nbytes > 0
     turned = np.asfortranarray(x)
     outs = [np.zeros(64, np.float32) for _ in range(2)]
     run_nests([(graph, [x], outs[:1]), (graph, [turned], outs[1:])])
     np.testing.assert_allclose(outs[0], outs[1], rtol=1e-5, atol=1e-3)
     small = graph_of([x[:9]], partial(sums, (0,)))
-    assert workspace_bytes(small, [spec_of(x[:9])]) == 0
+    assert workspace_bytes(small, [spec_of(x[:9])], GPU) == 0
 
 
 def test_rows_stay_whole_without_a_workspace() -> None:
     x = normal(4000, 64)
     graph = graph_of([x], partial(sums, (0,)))
     views = [View.whole(0, spec_of(x)), View.whole(1, graph.output_specs[0])]
-    assert len(print_nest(graph, views[:1], views[1:]).launches) == 1
+    assert len(print_nest(graph, views[:1], views[1:], GPU).launches) == 1
 
 
 def test_long_sums_of_equal_terms_lose_no_digits() -> None:
@@ -250,8 +250,8 @@ def test_operands_elsewhere_are_read_as_constant() -> None:
     x = normal(64, 64)
     graph = graph_of([x], lambda b, x: b.add("neg", x))
     apart = [View.whole(i, spec_of(x)) for i in range(2)]
-    assert "noalias readonly" in print_nest(graph, apart[:1], apart[1:]).text
-    assert "noalias" not in print_nest(graph, apart[:1], apart[:1]).text
+    assert "noalias readonly" in print_nest(graph, apart[:1], apart[1:], GPU).text
+    assert "noalias" not in print_nest(graph, apart[:1], apart[:1], GPU).text
 
 
 # -- limits --------------------------------------------------------------------------------------------------------------

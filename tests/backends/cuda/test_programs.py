@@ -24,7 +24,7 @@ from nnc.graph import Graph, TensorSpec, reference
 from nnc.lower.plan.liveness import walk
 from nnc.lower.plan.stages import Step, View
 from nnc.testing.devices.ptx import PtxModule
-from tests.backends.cuda.launching import Memories, run_kernel
+from tests.backends.cuda.launching import GPU, Memories, run_kernel
 from tests.golden.programs import PROGRAMS, Program, array
 
 NDArray = np.ndarray[Any, Any]
@@ -62,7 +62,7 @@ def place(step: Step) -> Memories:
         is_float = dtypes.is_float(view.spec.dtype)
         drawn = np.abs(rng.normal(size=view.spec.shape)) + 0.1 if is_float else rng.integers(0, 2, view.spec.shape)
         show(owners, view)[...] = drawn.astype(view.spec.dtype)
-    nbytes = workspace_bytes(step.graphs[0], step.input_specs)
+    nbytes = workspace_bytes(step.graphs[0], step.input_specs, GPU)
     if nbytes:
         views.append(View.whole(len(owners), TensorSpec((nbytes,), np.dtype("uint8"))))
         owners.append(np.empty(nbytes, np.uint8))
@@ -88,7 +88,7 @@ def check_steps(steps: list[Step]) -> None:
     places = [place(step) for step in steps]
     counts = [len(step.inputs) for step in steps]
     kernels = [
-        print_nest(step.graphs[0], found.views[:count], found.views[count:])
+        print_nest(step.graphs[0], found.views[:count], found.views[count:], GPU)
         for step, found, count in zip(steps, places, counts, strict=True)
     ]
     module = PtxModule(to_ptx([*{kernel.name: kernel.code for kernel in kernels}.values()], "sm_90"))

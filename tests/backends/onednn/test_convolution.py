@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,6 +24,7 @@ from nnc.commands.windows import window_shape
 from nnc.graph import TensorSpec, command, infer_specs, reference, spec_of
 from nnc.lower.plan.stages import Step, View
 from nnc.nn import conv as nn_conv
+from tests.figures import HERE
 
 pytestmark = pytest.mark.skipif(library() is None or compiler() is None, reason="oneDNN or LLVM is not installed")
 
@@ -142,8 +144,8 @@ def test_compiled_code_takes_all_views_but_backward_ones(geometry: str, name: st
     """With the workspace of dense operands, as it is planned before anybody knows how operands will lie."""
     operands, params = problem(geometry, name, last=last)
     expected = reference[command(name)](*operands, **params)
-    nbytes = convolution._workspace(name, tuple(map(spec_of, operands)), params)
-    compiled = run_native(convolution._native, name)
+    nbytes = convolution._workspace(name, HERE, tuple(map(spec_of, operands)), params)
+    compiled = run_native(partial(convolution._native, HERE), name)
     out = layout(np.full_like(expected, 77))
     compiled([layout(a) for a in operands], [out, *[np.empty(nbytes, np.uint8)] * (nbytes > 0)], params)
     check_close(out, expected)
@@ -239,9 +241,9 @@ def test_calls_of_as_many_tensors_share_one_text() -> None:
         operands, params = problem(geometry, "conv")
         (spec,) = infer_specs(conv, tuple(map(spec_of, operands)), params)
         views = [View.whole(i, spec_of(x)) for i, x in enumerate(operands)]
-        nbytes = convolution._workspace("conv", tuple(map(spec_of, operands)), params)
+        nbytes = convolution._workspace("conv", HERE, tuple(map(spec_of, operands)), params)
         results = [View.whole(2, spec), *[View.whole(3, TensorSpec((nbytes,), dtypes.uint8))] * (nbytes > 0)]
-        native = convolution._native(Step(conv, tuple(views), tuple(results), params))
+        native = convolution._native(HERE, Step(conv, tuple(views), tuple(results), params))
         assert native is not None
         names.add((native.name, len(results)))
     assert len(names) == len({results for _, results in names})
@@ -292,7 +294,7 @@ def test_implementations_that_read_unwritten_memory_are_told_by_name(
 ) -> None:
     specs = TensorSpec(shape, dtypes.bfloat16), TensorSpec((2, 8, 2, -(-shape[-1] // 2)), dtypes.bfloat16)
     params = {"stride": (2, 2), "padding": ((dilation, dilation),) * 2, "dilation": (dilation,) * 2, "groups": 2}
-    grouped = convolution._problem("conv_weight_grad", specs, {**params, "kernel": (3, 3)})
+    grouped = convolution._problem("conv_weight_grad", HERE, specs, {**params, "kernel": (3, 3)})
     assert convolution._is_sound(grouped, implementation) is is_sound
 
 

@@ -23,6 +23,7 @@ from nnc.compiled.pipeline import lower
 from nnc.device.cpu import aligned_bytes
 from nnc.graph import Graph, GraphBuilder, Symbol, TensorSpec, command, reference
 from nnc.lower.plan.stages import Step, View
+from tests.figures import HERE
 
 pytestmark = pytest.mark.skipif(
     library() is None or compiler() is None, reason="oneDNN or the compiler is not installed"
@@ -63,10 +64,10 @@ def check(inputs: Sequence[NDArray], params: dict[str, Any], body: Body, out: ND
     out = np.empty(wanted.shape, wanted.dtype) if out is None else out
     specs = tuple(TensorSpec(x.shape, x.dtype) for x in inputs)
     facts = MappingProxyType({"overwrite": ()})
-    assert _supports_joined(specs, {**facts, "graphs": (graph,)})
-    assert _workspace_joined(specs, {**facts, "graphs": (graph,)}) >= 0
+    assert _supports_joined(HERE, specs, {**facts, "graphs": (graph,)})
+    assert _workspace_joined(HERE, specs, {**facts, "graphs": (graph,)}) >= 0
     views = [View(0, TensorSpec(x.shape, x.dtype), 0, x.strides) for x in (*inputs, out)]
-    native = _native_joined(Step(with_epilogue, tuple(views[:-1]), (views[-1],), facts, (graph,)))
+    native = _native_joined(HERE, Step(with_epilogue, tuple(views[:-1]), (views[-1],), facts, (graph,)))
     jit = compiler()
     assert native is not None and native.state is not None and jit is not None
     (function,) = jit.load([native])
@@ -87,6 +88,13 @@ def test_scale_bias_and_residual_where_channels_are_last(dtype: str) -> None:
     residual = numbers((2, 6, 7, CHANNELS), dtype, 3)
     vectors = [numbers((CHANNELS,), dtype, seed) for seed in (1, 2)]
     check([numbers(IMAGE, dtype), numbers(KERNEL, dtype), *vectors, residual], LAST, scale_bias_residual)
+
+
+def test_post_ops_follow_a_convolution_of_single_elements_too() -> None:
+    """Without post-ops such a convolution is a product of matrices."""
+    vectors = [numbers((CHANNELS,), seed=seed) for seed in (1, 2)]
+    inputs = [numbers(IMAGE), numbers((CHANNELS, 16, 1, 1)), *vectors, numbers((2, 6, 7, CHANNELS), seed=3)]
+    check(inputs, {**LAST, "padding": ((0, 0), (0, 0))}, scale_bias_residual)
 
 
 SUMMED: dict[str, tuple[Any, ...]] = {  # shapes of the input and the weight, padding
@@ -153,7 +161,7 @@ def test_nodes_that_form_no_chain_of_post_ops_stay_apart(function: str) -> None:
     inputs = [numbers((2, 16, 6, 7)), numbers(KERNEL), numbers((size,))]
     graph = graph_of(inputs, WINDOWS, bodies[function])
     specs = tuple(TensorSpec(x.shape, x.dtype) for x in inputs)
-    assert not _supports_joined(specs, {"graphs": (graph,), "overwrite": ()})
+    assert not _supports_joined(HERE, specs, {"graphs": (graph,), "overwrite": ()})
 
 
 def test_a_zero_times_an_infinite_result_is_zero_where_the_command_says_so() -> None:

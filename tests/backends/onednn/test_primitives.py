@@ -20,6 +20,7 @@ from nnc.backends.onednn import calls, primitives
 from nnc.backends.onednn.library import MemoryDesc, PrimitiveDesc, library
 from nnc.backends.onednn.primitives import Primitive, begin_primitives
 from nnc.base import dtypes
+from nnc.device.target import Target
 from nnc.errors import BackendError
 from nnc.run.native_frame import NativeFrame
 
@@ -77,8 +78,8 @@ def test_the_library_is_loaded_by_a_thread_once_a_command_is_to_be_lowered_that_
 def test_lowering_says_at_first_which_kernels_it_will_look_for(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[str] = []
 
-    def expect(targets: Any, device: str) -> None:
-        assert not seen and device == "cpu"
+    def expect(targets: Any, machine: Target) -> None:
+        assert not seen and machine.kind == "cpu"
         seen.extend(target.name for target in targets)
 
     monkeypatch.setattr("nnc.compiled.pipeline.expect_kernels", expect)

@@ -14,6 +14,7 @@ from nnc.backends.numpy_ref import choose_kernel
 from nnc.base import dtypes
 from nnc.base.options import Options
 from nnc.compiled.pipeline import lower
+from nnc.device.target import Target
 from nnc.graph import Command, Graph, Kernel, TensorSpec
 from nnc.lower.kernels.builder import Code, Value, has_code
 from nnc.lower.kernels.native import Native
@@ -74,11 +75,11 @@ def jit() -> Jit:
 
 def chooser(
     natives: Mapping[str, Callable[[Step], Native | None]],
-) -> Callable[[Command, tuple[TensorSpec, ...], Mapping[str, Any]], Kernel]:
+) -> Callable[[Command, tuple[TensorSpec, ...], Mapping[str, Any], Target], Kernel]:
     """Chooses NumPy's kernels, compiled ones beside them for some commands."""
 
-    def choose(command: Command, specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> Kernel:
-        kernel = replace(choose_kernel(command, specs, params), native=None)
+    def choose(command: Command, specs: tuple[TensorSpec, ...], params: Mapping[str, Any], machine: Target) -> Kernel:
+        kernel = replace(choose_kernel(command, specs, params, machine), native=None)
         native = natives.get(command.name)
         return kernel if native is None else replace(kernel, backend="test", native=native)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import operator
 from collections.abc import Callable
 
 import ml_dtypes
@@ -12,7 +13,7 @@ import pytest
 from nnc.backends.cpu.compiler.engine import Engine
 from nnc.backends.cpu.compiler.jit import compiler
 from nnc.base import dtypes
-from nnc.lower.kernels.builder import Code, Value
+from nnc.lower.kernels.builder import Code, Value, known_number
 from nnc.lower.kernels.native import Native
 
 OLD = Engine("x86-64-v3") if compiler() is not None else None  # has no instructions for bfloat16
@@ -72,3 +73,40 @@ def test_bfloat16_is_computed_with_without_functions_of_a_library(
     is_nan = np.isnan(wanted.astype(np.float32))
     np.testing.assert_array_equal(np.isnan(result.astype(np.float32)), is_nan)
     np.testing.assert_array_equal(result.view(np.uint16)[~is_nan], wanted.view(np.uint16)[~is_nan])
+
+
+@pytest.mark.parametrize("predicate", ["eq", "ne", "lt", "le", "gt", "ge"])
+@pytest.mark.parametrize("dtype", ["float32", "int32"])
+def test_comparisons_of_numbers_are_known_and_those_with_a_value_are_computed(predicate: str, dtype: str) -> None:
+    code, kind = Code("KERNEL", [("ptr", "in0")]), dtypes.BY_NAME[dtype]
+    x, one, two = code.load("%in0", kind), code.constant(1, kind), code.constant(2, kind)
+    for left, right in ((one, two), (two, one), (one, one)):
+        wanted = getattr(operator, predicate)(known_number(left), known_number(right))
+        assert known_number(code.compare(predicate, left, right)) is wanted
+    for left, right in ((x, one), (one, x), (x, x)):
+        assert known_number(code.compare(predicate, left, right)) is None
+
+
+@pytest.mark.parametrize("lanes", [0, 8])
+def test_float64_is_rounded_once_to_float16(lanes: int) -> None:
+    jit, kind = compiler(), dtypes.float16
+    if jit is None:
+        pytest.skip("there is no compiler")
+    code = Code("KERNEL", [("ptr", "in0"), ("ptr", "out0"), ("i64", "n")])
+    with code.loop(0, Value("%n", dtypes.int64), max(lanes, 1)) as i:
+        x = code.load(code.offset("%in0", code.mul(i, code.integer(8))), dtypes.float64, lanes)
+        code.store(code.offset("%out0", code.mul(i, code.integer(2))), code.convert(x, kind))
+    code.ret(Value("0", dtypes.int64))
+    (function,) = jit.load([Native("\n".join([code.text(), *sorted(code.declarations), ""]))])
+    low = np.arange(0x3C00, 0x3C40, dtype=np.uint16).view(kind)
+    high = (low.view(np.uint16) + 1).view(kind)
+    middle = (low.astype(np.float64) + high.astype(np.float64)) / 2
+    even = np.where(low.view(np.uint16) % 2 == 0, low, high)
+    for bit in range(13, 53):  # a distance from the middle that float32 has, or does not
+        step = middle * 2.0**-bit
+        for x, wanted in ((middle - step, low), (middle, even), (middle + step, high), (-middle - step, -high)):
+            out = np.empty_like(low)
+            pointers = [array.ctypes.data for array in (x, out)]
+            kinds = [ctypes.c_void_p] * 2 + [ctypes.c_int64]
+            ctypes.CFUNCTYPE(ctypes.c_int64, *kinds)(function.address)(*pointers, len(x))
+            np.testing.assert_array_equal(out.view(np.uint16), wanted.view(np.uint16))

@@ -23,7 +23,6 @@ import nnc
 import nnc.nn as nn
 import nnc.numpy as nnp
 from nnc.backends.cpu.compiler.jit import compiler
-from nnc.backends.cpu.kernels.vectors import vector_bytes
 from nnc.backends.loaded import choose_kernel
 from nnc.base import dtypes
 from nnc.base.options import Options
@@ -37,6 +36,7 @@ from nnc.lower.kernels.native import Native
 from nnc.lower.kernels.reductions import shortcut
 from nnc.lower.plan.stages import View
 from tests.backends.cpu.against_reference import LAYOUTS, REAL
+from tests.figures import HERE
 from tests.lower.kernels.test_scalars import TARGETS, Case, cases, samples
 
 NDArray = np.ndarray[Any, Any]
@@ -67,7 +67,7 @@ class Call:
         inputs, outputs = (
             tuple(View(0, spec_of(x), 0, x.strides) for x in group) for group in (self.inputs, self.outputs)
         )
-        return print_graph(self.graph, inputs, outputs, vector_bytes())
+        return print_graph(self.graph, inputs, outputs, HERE)
 
 
 def run(calls: Sequence[Call]) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 import nnc
 from nnc.backends.cpu.compiler.jit import compiler
+from nnc.device.targets.x86 import X86
 from nnc.graph import TensorSpec
 from nnc.lower.kernels.llvm import print_graph
 from nnc.lower.plan.stages import View
@@ -29,7 +30,7 @@ def test_one_text_computes_every_length_and_writes_no_further(dtype: str) -> Non
 
     spec = TensorSpec((2048,), np.dtype(dtype))
     graph = nnc.make_graph(double_plus_one)(nnc.ShapeDtypeStruct(spec.shape, spec.dtype))
-    native = print_graph(graph, [View.whole(0, spec)], [View.whole(1, spec)], 64)
+    native = print_graph(graph, [View.whole(0, spec)], [View.whole(1, spec)], X86)
     assert native.numbers == (2048,)
     (function,) = jit.load([native])  # its memory is released with it
     kernel = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)(function.address)
@@ -45,6 +46,6 @@ def test_one_text_computes_every_length_and_writes_no_further(dtype: str) -> Non
 def test_whole_steps_are_read_and_written_without_masks() -> None:
     spec = TensorSpec((2048,), np.dtype("float32"))
     graph = nnc.make_graph(lambda x: x * 2)(nnc.ShapeDtypeStruct(spec.shape, spec.dtype))
-    text = print_graph(graph, [View.whole(0, spec)], [View.whole(1, spec)], 64).text
+    text = print_graph(graph, [View.whole(0, spec)], [View.whole(1, spec)], X86).text
     assert text.count("= load <16 x float>") == text.count("store <16 x float>") == 4
     assert text.count("call void @llvm.masked.store") == 1

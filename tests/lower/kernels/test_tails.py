@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -26,6 +26,7 @@ from nnc.lower.kernels.llvm import print_graph
 from nnc.lower.kernels.native import Native
 from nnc.lower.plan.stages import View
 from tests.backends.cpu.against_reference import REAL
+from tests.figures import HERE
 from tests.sampling import sampled
 
 NDArray = np.ndarray[Any, Any]
@@ -70,7 +71,9 @@ class Kernel:
         graph = nnc.make_graph(function)(*(nnc.ShapeDtypeStruct(spec.shape, spec.dtype) for spec in (x, y)))
         output = graph.outputs[0].spec
         views = [View.whole(i, spec) for i, spec in enumerate((x, y, output))]
-        return cls(print_graph(graph, views[:2], views[2:], vector_bytes), function, (x, y), output)
+        return cls(
+            print_graph(graph, views[:2], views[2:], replace(HERE, vector_bytes=vector_bytes)), function, (x, y), output
+        )
 
     def check(self, call: Callable[..., int]) -> None:
         """Calls it with pointers, and checks its result."""
@@ -97,7 +100,7 @@ def kernels(narrow: str, vector_bytes: int, sizes: Callable[[int], Sequence[int]
                 yield Kernel.of(body, source, target, n, vector_bytes)
 
 
-@pytest.mark.parametrize("vector_bytes", [32, 64])
+@pytest.mark.parametrize("vector_bytes", [16, 32, 64])
 @pytest.mark.parametrize("name", REAL)
 def test_kernels_alone_write_their_elements_and_nothing_beside_them(name: str, vector_bytes: int) -> None:
     jit = compiler()

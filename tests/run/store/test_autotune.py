@@ -20,6 +20,7 @@ from nnc.debug import doctor
 from nnc.graph import Command, Kernel, TensorSpec, add_kernel, command, register
 from nnc.graph.rules import Rules
 from nnc.run.store.autotune import Tuner, measure, scratch
+from tests.figures import HERE
 
 pytestmark = pytest.mark.usefixtures("own_registries")
 SPEC = TensorSpec((3,), "float32")
@@ -67,7 +68,7 @@ def tuner(folder: Path | None = None) -> Tuner:
 
 
 def chosen(target: Command, folder: Path | None = None) -> str:
-    return tuner(folder)(target, (SPEC,), {}).backend
+    return tuner(folder)(target, (SPEC,), {}, HERE).backend
 
 
 @pytest.mark.parametrize("slow_one_first", [True, False])
@@ -190,7 +191,7 @@ def test_each_set_of_parameters_has_a_choice_of_its_own(tmp_path: Path, monkeypa
         add_kernel(target, each)
     one = tuner(tmp_path)
     for tune in (one, one, tuner(tmp_path)):  # in memory, and on disk
-        assert [tune(target, (SPEC,), {"rows": rows}).backend for rows in (True, False)] == ["rows", "columns"]
+        assert [tune(target, (SPEC,), {"rows": rows}, HERE).backend for rows in (True, False)] == ["rows", "columns"]
     assert measured == [True, False]
 
 

@@ -25,6 +25,7 @@ from nnc.backends.loaded import choose_kernel, compiler
 from nnc.base.options import Options
 from nnc.compiled.pipeline import lower
 from nnc.compiled.toolchain import toolchain
+from nnc.device.target import Target
 from nnc.errors import MemoryBudgetError, ShapeError
 from nnc.graph import ATTRIBUTES, Command, Graph, GraphBuilder, Kernel, TensorSpec, register, register_pass
 from nnc.graph.passes import run_passes
@@ -422,8 +423,8 @@ def test_a_damaged_entry_does_not_count(bench: Workbench, damage: str) -> None:
 
 
 def test_a_program_stored_with_other_kernels_is_lowered_anew(bench: Workbench) -> None:
-    def others(command: Command, specs: tuple[TensorSpec, ...], params: Any) -> Kernel:
-        return replace(choose_kernel(command, specs, params), backend="another")
+    def others(command: Command, specs: tuple[TensorSpec, ...], params: Any, machine: Target) -> Kernel:
+        return replace(choose_kernel(command, specs, params, machine), backend="another")
 
     graph = nnc.make_graph(training)(X, W)
     bench.lower(graph)

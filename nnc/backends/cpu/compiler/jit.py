@@ -97,7 +97,8 @@ class Jit:
 
     def prefetch(self) -> Prefetcher:
         """Makes an object that prefetches memory while a program is made."""
-        return Prefetcher(lambda: self._loaded_runtime().addresses[PREPARE] if self.works() else None)
+        memory = self.runtime.machine.memory
+        return Prefetcher(lambda: self._loaded_runtime().addresses[PREPARE] if self.works() else None, memory)
 
     def expect(self, wanted: Native | str | None = None) -> None:
         """Announces a kernel, a program's text, or a text not printed yet: another process, where there is one, begins to

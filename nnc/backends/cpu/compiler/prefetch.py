@@ -28,7 +28,7 @@ from nnc.array.array import Array
 from nnc.base.fork import reset_after_fork
 from nnc.base.machine import available_memory
 from nnc.device.cpu import aligned_bytes
-from nnc.device.targets import cpu_target
+from nnc.device.target import Memory
 from nnc.lower.plan.stages import NDArray
 from nnc.run.background import in_background
 from nnc.run.native_frame import CallMemory
@@ -36,14 +36,17 @@ from nnc.run.native_program import ProgramAbi
 from nnc.run.packed_weights import is_alone
 from nnc.run.store.cache import CacheEntry
 
-_MEMORY = cpu_target().memory
-
 PREPARE = "nnc_prepare"
 
-# nnc_prepare(rows, count, stop) -> i64: fills memory row by row (where to, where from, bytes), page by page, until the word `stop`
-# is not 0; returns how many rows are done. Where both places are the same, all pages are written to, with their own content: bytes
-# that others write meanwhile stay.
-PREPARE_TEXT = f"""
+
+def prepare_text(page_bytes: int) -> str:
+    """The function `nnc_prepare(rows, count, stop) -> i64`, as LLVM's text.
+
+    It fills memory row by row (where to, where from, bytes), page by page, until the word `stop` is not 0; returns how many rows
+    are done. Where both places are the same, all pages are written to, with their own content: bytes that others write meanwhile
+    stay.
+    """
+    return f"""
 define i64 @{PREPARE}(ptr %rows, i64 %count, ptr %stop) nounwind {{
 entry:
   %some = icmp sgt i64 %count, 0
@@ -75,12 +78,12 @@ touch:
   br label %made
 copy:
   %source = getelementptr i8, ptr %from, i64 %offset
-  %is.short = icmp slt i64 %left, {_MEMORY.page_bytes}
-  %length = select i1 %is.short, i64 %left, i64 {_MEMORY.page_bytes}
+  %is.short = icmp slt i64 %left, {page_bytes}
+  %length = select i1 %is.short, i64 %left, i64 {page_bytes}
   call ptr @memcpy(ptr %target, ptr %source, i64 %length)
   br label %made
 made:
-  %further = add i64 %offset, {_MEMORY.page_bytes}
+  %further = add i64 %offset, {page_bytes}
   br label %page
 end:
   %next = add i64 %i, 1
@@ -127,8 +130,8 @@ class Preparing:
         find: gives the address of the compiled function `nnc_prepare`, for which it may wait; None where there is none.
     """
 
-    def __init__(self, find: Callable[[], int | None]) -> None:
-        self._find, self._stop = find, ctypes.c_int32(0)
+    def __init__(self, find: Callable[[], int | None], memory: Memory) -> None:
+        self._find, self._memory, self._stop = find, memory, ctypes.c_int32(0)
         self._changed = threading.Condition()
         self._waiting: list[_Work] = []  # one item for each thread, which may start too late
         self._running = 0
@@ -143,7 +146,7 @@ class Preparing:
     def begin(self, touched: Sequence[NDArray], copied: Sequence[Array] = ()) -> None:
         """Touches contiguous arrays that lie in memory of Python's own, and gives others such memory, unless memory is short."""
         work = _Work(copied, [array.data for array in copied], touched)
-        if _is_worth_it(work.nbytes):
+        if _is_worth_it(work.nbytes, self._memory):
             self._waiting.append(work)
             # In this context: files that it has to write wait, too. Threads of `threading` are waited for until they have come.
             _thread.start_new_thread(copy_context().run, (self._run,))
@@ -173,12 +176,12 @@ class Preparing:
                 self._changed.notify_all()
 
 
-def _is_worth_it(nbytes: int) -> bool:
+def _is_worth_it(nbytes: int, memory: Memory) -> bool:
     """Whether to prefetch so many bytes: neither too few nor too many for the free memory."""
-    if nbytes < _MEMORY.least_prefetched_bytes:
+    if nbytes < memory.least_prefetched_bytes:
         return False
     available = available_memory()
-    return available is not None and nbytes <= available // _MEMORY.prefetched_share
+    return available is not None and nbytes <= available // memory.prefetched_share
 
 
 class Prefetcher:
@@ -188,9 +191,10 @@ class Prefetcher:
     The arena is touched further beside the run, unless there will be none.
     """
 
-    def __init__(self, find: Callable[[], int | None]) -> None:
+    def __init__(self, find: Callable[[], int | None], memory: Memory) -> None:
         self.room: CallMemory | None = None
-        self.arrays, self.arena = Preparing(find), Preparing(find)
+        self._memory = memory
+        self.arrays, self.arena = Preparing(find, memory), Preparing(find, memory)
         self._entry: CacheEntry | None = None  # the bytes of the arena that calls like this one write to
         self._told = 0
         self._likely: NDArray | None = None  # an arena of so many bytes
@@ -209,7 +213,7 @@ class Prefetcher:
         self._entry, told = entry, entry.read()
         if isinstance(told, int):
             self._told = told
-            if _is_worth_it(told):
+            if _is_worth_it(told, self._memory):
                 with suppress(MemoryError):  # this call may need less
                     self._likely = aligned_bytes(told)
                     self.arena.begin([self._likely])
@@ -239,6 +243,6 @@ class Prefetcher:
         if (
             self._entry is not None
             and needed != self._told
-            and max(needed, self._told) >= _MEMORY.least_prefetched_bytes
+            and max(needed, self._told) >= self._memory.least_prefetched_bytes
         ):
             in_background(partial(self._entry.write, needed))

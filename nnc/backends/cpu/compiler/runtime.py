@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from nnc.backends.cpu.compiler.conversions import NAMES, conversions_text
 from nnc.backends.cpu.compiler.float_mode import EXPORTS as FLOAT_MODE
 from nnc.backends.cpu.compiler.float_mode import float_mode_text
-from nnc.backends.cpu.compiler.prefetch import PREPARE, PREPARE_TEXT
+from nnc.backends.cpu.compiler.prefetch import PREPARE, prepare_text
 from nnc.backends.cpu.threads.openmp import Openmp
 from nnc.backends.cpu.threads.pool import ALONE, POOL_CALLS, POOL_EXPORTS, Pool, pool_text
 from nnc.backends.cpu.threads.team import STANDINS, TEAM_CALLS, TEAM_TEXT, thread_key
+from nnc.device import machine_of_device
+from nnc.device.target import Target
 
 _OPENMP_LOOPS = (
     """\
@@ -155,6 +157,7 @@ class Runtime:
     openmp: Openmp
     threads: ctypes.c_int32
     pool: Pool | None = None
+    machine: Target = field(default_factory=machine_of_device)
 
     @property
     def has_team(self) -> bool:
@@ -166,10 +169,9 @@ class Runtime:
         """The functions that the runtime adds, as LLVM's text."""
         has_openmp = self.openmp.library is not None
         alternative = _OPENMP_LOOPS if has_openmp else _SERIAL_LOOPS
-        loops = (
-            alternative + float_mode_text() if self.pool is None else pool_text(more=TEAM_TEXT if self.has_team else "")
-        )
-        return loops + (_TAKE_THREADS if has_openmp else _TAKE_NOTHING) + PREPARE_TEXT + conversions_text()
+        prepare, team = prepare_text(self.machine.memory.page_bytes), TEAM_TEXT if self.has_team else ""
+        loops = alternative + float_mode_text() if self.pool is None else pool_text(self.machine.threads, more=team)
+        return loops + (_TAKE_THREADS if has_openmp else _TAKE_NOTHING) + prepare + conversions_text()
 
     @property
     def exports(self) -> tuple[str, ...]:

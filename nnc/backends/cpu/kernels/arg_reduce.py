@@ -12,6 +12,7 @@ from typing import Any
 
 from nnc.backends.printer import Bound, Printer, add_native, grain_of, in_blocks, longest, looping, over
 from nnc.base import dtypes
+from nnc.device.target import Target
 from nnc.graph import TensorSpec
 from nnc.lower.kernels.axes import Axes
 from nnc.lower.kernels.builder import Code, Value
@@ -23,7 +24,7 @@ _COLUMNS = 8
 _VECTORS = 4  # at a time
 
 
-def _native(predicate: str, step: Step) -> Native | None:
+def _native(predicate: str, step: Step, machine: Target) -> Native | None:
     """The kernel for a step, where one element beats another by this predicate."""
     (x,), (out,) = step.inputs, step.outputs
     axis = step.params["axis"] % x.spec.ndim
@@ -33,7 +34,7 @@ def _native(predicate: str, step: Step) -> Native | None:
     kept = tuple(k for k in range(x.spec.ndim) if k != axis)
     shape, strides = tuple(x.spec.shape[k] for k in kept), tuple(x.strides[k] for k in kept)
     axes = Axes(shape, (strides, out.strides)).merged()
-    printer = Printer(step)
+    printer = Printer(step, machine)
     if not axes.size:
         return printer.native(inline=True)
     chosen, last = longest(axes.shape), len(axes.shape) - 1
@@ -58,7 +59,7 @@ def _native(predicate: str, step: Step) -> Native | None:
 
             in_blocks(code, bounds[0], bounds[1], _COLUMNS, column)
 
-    printer.parts(count, grain_of(count, x.spec.nbytes), body)
+    printer.parts(count, grain_of(count, x.spec.nbytes, machine), body)
     return printer.native()
 
 

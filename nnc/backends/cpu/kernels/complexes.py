@@ -13,6 +13,7 @@ from typing import Any
 from nnc.backends.printer import Printer, add_native, in_blocks, over
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
+from nnc.device.target import Target
 from nnc.graph import Command, TensorSpec, infer_specs
 from nnc.graph.registry import scalar
 from nnc.lower.kernels.axes import Axes
@@ -34,23 +35,23 @@ _MOST = 1 << 12  # elements
 _LANES = 8
 
 
-def _by_expression(step: Step) -> Native:
+def _by_expression(step: Step, machine: Target) -> Native:
     parsed = parse(scalar[step.command])
-    return _elements(step, lambda *operands: evaluate_complex(parsed, operands))
+    return _elements(step, machine, lambda *operands: evaluate_complex(parsed, operands))
 
 
-def _integer_power(step: Step) -> Native:
-    return _elements(step, lambda x: integer_power(x, step.params["exponent"]))
+def _integer_power(step: Step, machine: Target) -> Native:
+    return _elements(step, machine, lambda x: integer_power(x, step.params["exponent"]))
 
 
-def _elements(step: Step, compute: Callable[..., Complex | Term]) -> Native:
+def _elements(step: Step, machine: Target, compute: Callable[..., Complex | Term]) -> Native:
     """The kernel that computes each element of a step.
 
     Args:
         step: of a program.
         compute: from the operands' elements to that of the result.
     """
-    views, printer = (*step.inputs, *step.outputs), Printer(step)
+    views, printer = (*step.inputs, *step.outputs), Printer(step, machine)
     kinds = [view.spec.dtype for view in views]
     pointers = [*(f"%in{i}" for i in range(len(step.inputs))), "%out0"]
     axes = Axes(step.outputs[0].spec.shape, tuple(view.strides for view in views)).merged()

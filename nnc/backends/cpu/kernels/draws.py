@@ -7,25 +7,24 @@ to compile, and milliseconds to be found on disk, so operands of few elements ar
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from nnc.backends.cpu.kernels.vectors import vector_bytes
 from nnc.backends.native_runs import run_native
 from nnc.backends.numpy_ref import Arrays, Params, reference_kernel
 from nnc.commands.rules import same_bits
 from nnc.device import CPU
-from nnc.device.targets import cpu_target
+from nnc.device.target import Target
 from nnc.graph import Command, Graph, Kernel, Node, Symbol, TensorSpec, add_kernel
+from nnc.graph.registry import KernelFactory
 from nnc.lower.kernels.builder import has_code
 from nnc.lower.kernels.llvm import print_graph
 from nnc.lower.kernels.native import Native, Texts
 from nnc.lower.plan.stages import Step, View
-
-_LOOPS = cpu_target().loops
 
 CALL = 1 << 14  # elements; a call of few costs as much of that, so that the kernel runs from the sixteenth on
 WORTH = 1 << 18  # elements; compiling takes about as long as the reference for so many (of a logarithm, measured)
@@ -33,31 +32,31 @@ WORTH = 1 << 18  # elements; compiling takes about as long as the reference for 
 _TEXTS = Texts()
 
 
-def _native(step: Step) -> Native | None:
+def _native(step: Step, machine: Target) -> Native | None:
     """Returns the kernel of a step whose operands are dense or one value; it is the same for all lengths."""
     *inputs, out = (*step.inputs, *step.outputs)
     singles = [out.spec.size > 1 and not any(view.strides) for view in inputs]
     if not all(view.is_dense or single for view, single in zip((*inputs, out), (*singles, False), strict=True)):
         return None
-    specs = [TensorSpec((_LOOPS.generic_elements,), view.spec.dtype) for view in (*inputs, out)]
+    specs = [TensorSpec((machine.loops.generic_elements,), view.spec.dtype) for view in (*inputs, out)]
     strides = [0 if single else spec.dtype.itemsize for spec, single in zip(specs, (*singles, False), strict=True)]
     views = tuple([View(0, spec, 0, (stride,)) for spec, stride in zip(specs, strides, strict=True)])
-    found = _TEXTS.find((step.command, views), lambda: _print(step.command, views))
+    found = _TEXTS.find((step.command, views, machine), lambda: _print(step.command, views, machine))
     return replace(found, numbers=(out.spec.size,))
 
 
-def _print(command: Command, views: tuple[View, ...]) -> Native:
+def _print(command: Command, views: tuple[View, ...], machine: Target) -> Native:
     """Prints the kernel of a command on operands and a result that lie in these views."""
     *operands, out = (Symbol(view.spec) for view in views)
     graph = Graph(tuple(operands), (out,), (Node(command, tuple(operands), (out,), {}),))
-    return print_graph(graph, views[:-1], views[-1:], vector_bytes())
+    return print_graph(graph, views[:-1], views[-1:], machine)
 
 
 class _Run:
     """Runs one command: the reference, until it has cost as much as to compile the kernel for operands of these dtypes."""
 
-    def __init__(self, command: Command) -> None:
-        self._command, self._compiled = command, run_native(_native, command.name)
+    def __init__(self, command: Command, native: Callable[[Step], Native | None]) -> None:
+        self._command, self._compiled = command, run_native(native, command.name)
         self._cost: dict[Any, int] = {}  # of the calls by dtype, in elements; beyond WORTH the kernel runs
 
     def __call__(self, inputs: Arrays, outputs: Arrays, params: Params) -> None:
@@ -76,4 +75,12 @@ def _supports(specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:
     return all(has_code(spec.dtype) and spec.size for spec in specs)
 
 
-same_bits.follow(lambda command: add_kernel(command, Kernel(CPU, _Run(command), _supports, native=_native)))
+def _add(command: Command) -> None:
+    def make(machine: Target) -> Kernel:
+        native = partial(_native, machine=machine)
+        return Kernel(CPU, _Run(command, native), _supports, native=native)
+
+    add_kernel(command, KernelFactory(CPU, make))
+
+
+same_bits.follow(_add)

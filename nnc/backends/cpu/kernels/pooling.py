@@ -23,6 +23,7 @@ from nnc.backends.printer import Bound, Printer, add_native, grain_of, minus, ti
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
 from nnc.commands.windows import spatial_axes
+from nnc.device.target import Target
 from nnc.graph import TensorSpec, command, infer_specs
 from nnc.lower.kernels.builder import Code, Slot, Value, has_code
 from nnc.lower.kernels.native import Native
@@ -280,15 +281,15 @@ _Finder = Callable[[Code, DType, int, Bound], _Found]
 # -- forward -----------------------------------------------------------------------------------------------------------
 
 
-def _forward(finder: _Finder) -> Callable[[Step], Native | None]:
+def _forward(finder: _Finder) -> Callable[[Step, Target], Native | None]:
     """The kernel that finds something of each window."""
 
-    def native(step: Step) -> Native | None:
+    def native(step: Step, machine: Target) -> Native | None:
         (x,), outs = step.inputs, step.outputs
-        form, printer = _Form.of(step, x, outs), Printer(step)
+        form, printer = _Form.of(step, x, outs), Printer(step, machine)
         if outs[0].spec.size:
             loop, count = form.split()
-            grain = grain_of(count, x.spec.nbytes + sum(out.spec.nbytes for out in outs))
+            grain = grain_of(count, x.spec.nbytes + sum(out.spec.nbytes for out in outs), machine)
             kernel = _Forward(form, finder, x.spec.dtype, tuple(out.spec.dtype for out in outs))
             printer.parts(count, grain, lambda code, begin, end: kernel.print(code, (loop, begin, end)))
         return printer.native()
@@ -428,7 +429,7 @@ def _in_vectors(code: Code, n: int, most: int, body: Callable[[Bound, int], None
 # -- gradients ---------------------------------------------------------------------------------------------------------
 
 
-def _backward(step: Step) -> Native | None:
+def _backward(step: Step, machine: Target) -> Native | None:
     """The kernel that adds to each element its share of the windows' values: `sum_pool_input_grad`, `pick_pool_input_grad`. Sums of
     16-bit floats are formed in a workspace.
     """
@@ -437,19 +438,19 @@ def _backward(step: Step) -> Native | None:
     rounded = wide != out.spec and out.spec.size > 0
     if rounded:
         target, name = View(0, wide, 0, row_major(wide)), "%workspace"
-    form, printer = _Form.of(step, target, step.inputs), Printer(step, workspace=rounded)
+    form, printer = _Form.of(step, target, step.inputs), Printer(step, machine, workspace=rounded)
     if out.spec.size:
         sizes = [batch.n for batch in form.batches]
         loop, count = (sizes.index(max(sizes)), max(sizes)) if sizes else (-1, 1)
         kernel = _Backward(form, name, wide.dtype, [view.spec.dtype for view in step.inputs])
-        grain = grain_of(count, wide.nbytes + sum(view.spec.nbytes for view in step.inputs))
+        grain = grain_of(count, wide.nbytes + sum(view.spec.nbytes for view in step.inputs), machine)
         printer.parts(count, grain, lambda code, begin, end: kernel.print(code, (loop, begin, end)))
     if rounded:
         convert_whole(printer, target, name, out, "%out0")
     return printer.native()
 
 
-def _workspace(name: str, specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> int:
+def _workspace(name: str, specs: tuple[TensorSpec, ...], params: Mapping[str, Any], machine: Target) -> int:
     (out,) = infer_specs(command(name), specs, params)
     wide = out.update(dtype=dtypes.accumulator(out.dtype))
     return wide.nbytes if wide != out else 0

@@ -17,7 +17,7 @@ from nnc.backends.printer import Bound, Printer, add_native, grain_of, in_blocks
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
 from nnc.commands.rules import Reduction, cumulative
-from nnc.device.targets import cpu_target
+from nnc.device.target import Target
 from nnc.graph import Command, TensorSpec
 from nnc.lower.kernels.axes import Axes
 from nnc.lower.kernels.builder import Code, Slot, Value
@@ -25,8 +25,6 @@ from nnc.lower.kernels.cascade import pieces, total_dtype
 from nnc.lower.kernels.native import Native
 from nnc.lower.kernels.reductions import combined, has_reduction
 from nnc.lower.plan.stages import Step
-
-_LOOPS = cpu_target().loops
 
 
 def _prefixes(code: Code, by: Reduction, x: Value) -> Value:
@@ -45,11 +43,12 @@ def _prefixes(code: Code, by: Reduction, x: Value) -> Value:
 
 @dataclass(frozen=True, slots=True)
 class _Kinds:
-    """Dtypes in memory, in registers, and of the value that one vector hands on to the next."""
+    """Dtypes in memory, in registers, and of the value that one vector hands on to the next; and the terms of a piece of a sum."""
 
     memory: DType
     wide: DType
     carried: DType
+    summands: int
 
     @property
     def lanes(self) -> int:
@@ -68,16 +67,16 @@ class _Kinds:
         return code.convert(x, self.wide)
 
 
-def _cumulative(step: Step) -> Native | None:
+def _cumulative(step: Step, machine: Target) -> Native | None:
     (x,), (out,) = step.inputs, step.outputs
     by, memory = cumulative[step.command], _memory(x.spec.dtype)
     axis = step.params["axis"] % x.spec.ndim
     n, size, wide = x.spec.shape[axis], memory.itemsize, dtypes.accumulator(memory)
-    is_long_sum = n > _LOOPS.short_sums and not by.idempotent and not by.ordered
-    kinds = _Kinds(memory, wide, total_dtype(wide) if is_long_sum else wide)
+    is_long_sum = n > machine.loops.short_sums and not by.idempotent and not by.ordered
+    kinds = _Kinds(memory, wide, total_dtype(wide) if is_long_sum else wide, machine.loops.summands)
     steps = x.strides[axis], out.strides[axis]
     axes = Axes(x.spec.shape, (x.strides, out.strides)).without(axis).merged()
-    printer = Printer(step)
+    printer = Printer(step, machine)
     if not x.spec.size:
         return printer.native(inline=True)
     last = len(axes.shape) - 1
@@ -100,7 +99,7 @@ def _cumulative(step: Step) -> Native | None:
 
             in_blocks(code, bounds[0], bounds[1], kinds.lanes, column)
 
-    printer.parts(count, grain_of(count, 2 * x.spec.nbytes), body)
+    printer.parts(count, grain_of(count, 2 * x.spec.nbytes, machine), body)
     return printer.native()
 
 
@@ -161,7 +160,7 @@ def _pieces_along(
     def go_on() -> None:
         code.write(before, code.splat(code.convert(code.read(total), wide), lanes))
 
-    with pieces(code, 0, full, _LOOPS.summands * lanes) as (begin, end):
+    with pieces(code, 0, full, kinds.summands * lanes) as (begin, end):
         with code.loop(begin, end, 2 * lanes) as i:
             places = [i, code.add(i, code.integer(lanes))]
             low, high = (_prefixes(code, by, kinds.load(code, source, at, steps[0], lanes)) for at in places)

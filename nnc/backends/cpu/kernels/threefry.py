@@ -7,7 +7,7 @@ import math
 from nnc.backends.cpu.kernels.sorts.rows import count_up
 from nnc.backends.printer import Printer, add_native, grain_of, over
 from nnc.base import dtypes
-from nnc.device.targets import cpu_target
+from nnc.device.target import Target
 from nnc.lower.kernels.axes import Axes
 from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.kernels.masks import first_lanes
@@ -15,20 +15,17 @@ from nnc.lower.kernels.native import Native
 from nnc.lower.kernels.threefry import random_word
 from nnc.lower.plan.stages import Step
 
-_SORTING = cpu_target().sorting
-_THREADS = cpu_target().threads
-
 _LANES = 16
 
 
-def _random_bits(step: Step) -> Native | None:
+def _random_bits(step: Step, machine: Target) -> Native | None:
     key, start = step.inputs
     out, dtype = step.outputs[0], step.outputs[0].spec.dtype
     count, keys = math.prod(step.params["shape"]), start.spec.ndim
     drawn = Axes(out.spec.shape[keys:], (out.strides[keys:],)).merged()
     if drawn.size > 1 and drawn.strides != ((dtype.itemsize,),):
         return None
-    printer = Printer(step)
+    printer = Printer(step, machine)
     outer = Axes(start.spec.shape, (key.strides[:-1], start.strides, out.strides[:keys])).merged()
     wide = key.strides[-1]
 
@@ -42,7 +39,7 @@ def _random_bits(step: Step) -> Native | None:
             target = code.offset(pointers[2], code.mul(i, code.integer(dtype.itemsize)))
             code.store(target, drawn_bits, first_lanes(code, code.sub(code.integer(end), i), _LANES))
 
-    work = out.spec.size * _SORTING.drawn_bytes
+    work = out.spec.size * machine.sorting.drawn_bytes
     if outer.size > 1 and outer.size >= count // _LANES:  # many keys
         axis = outer.shape.index(max(outer.shape))
 
@@ -50,15 +47,15 @@ def _random_bits(step: Step) -> Native | None:
             with over(code, outer, ["%in0", "%in1", "%out0"], (axis, begin, end)) as pointers:
                 one(code, pointers, 0, count)
 
-        printer.parts(outer.shape[axis] if count else 0, grain_of(outer.shape[axis], work), rows)
+        printer.parts(outer.shape[axis] if count else 0, grain_of(outer.shape[axis], work, machine), rows)
     else:
 
         def words(code: Code, begin: Value | int, end: Value | int) -> None:
             with over(code, outer, ["%in0", "%in1", "%out0"]) as pointers:
                 one(code, pointers, begin, end)
 
-        printer.parts(count if outer.size else 0, grain_of(count, work), words)
-    return printer.native(inline=out.spec.nbytes <= _THREADS.inline_bytes)
+        printer.parts(count if outer.size else 0, grain_of(count, work, machine), words)
+    return printer.native(inline=out.spec.nbytes <= machine.threads.inline_bytes)
 
 
 add_native("random_bits", _random_bits)

@@ -3,37 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nnc.backends.printer import Bound, times
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
-from nnc.base.machine import processor
-from nnc.base.options import chosen_cpu
-from nnc.device.targets import cpu_target
 from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.kernels.masks import first_lanes, known_lanes
 
 if TYPE_CHECKING:
     from nnc.backends.products import Axis
-
-_PRODUCTS = cpu_target().products
-
 # Rows of a tile by its vectors: as many sums as registers can hold beside the operands.
-TILE_ROWS = {64: {1: 14, 2: 14, 3: 8, 4: 6, 5: 5, 6: 4, 8: 3}, 32: {1: 8, 2: 5, 3: 4, 4: 2, 8: 1}}
-
-
-@cache
-def _processor() -> dict[str, str]:
-    return processor(Path("/proc/cpuinfo"), chosen_cpu())
-
-
-@cache
-def vector_bytes() -> int:
-    """Bytes of the longest vectors of the processor that code is made for."""
-    return 64 if "avx512f" in _processor()["vector units"] else 32
+_FEW = {1: 8, 2: 5, 3: 4, 4: 2, 8: 1}  # of 16 registers
+TILE_ROWS = {64: {1: 14, 2: 14, 3: 8, 4: 6, 5: 5, 6: 4, 8: 3}, 32: _FEW, 16: _FEW}
 
 
 def cases(full: int, last: int, count: int) -> list[tuple[int, bool | None]]:

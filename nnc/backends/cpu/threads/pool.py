@@ -35,9 +35,7 @@ from types import MappingProxyType
 
 from nnc.backends.cpu.compiler.engine import LoadedObjects
 from nnc.backends.cpu.compiler.float_mode import float_mode_text
-from nnc.device.targets import cpu_target
-
-_THREADS = cpu_target().threads
+from nnc.device.target import Threads
 
 WORK, WAKE = "nnc_work", "nnc_wake"
 POOL_EXPORTS = (WORK, WAKE)
@@ -139,18 +137,18 @@ class Pool:
             work(number)
 
 
-def pool_text(machine: str | None = None, more: str = "") -> str:
+def pool_text(threads: Threads, architecture: str | None = None, more: str = "") -> str:
     """`nnc_parallel_for`, the workers' loop, the function that wakes them up, and `more`, as LLVM's text for a Linux machine."""
-    processor = _PROCESSORS[machine or platform.machine()]
-    text = _TEXT + more + float_mode_text(machine)
+    processor = _PROCESSORS[architecture or platform.machine()]
+    text = _TEXT + more + float_mode_text(architecture)
     for name, value in {
         "DECLARE_PAUSE": f"declare void @{processor.pause}({processor.operands.partition(' ')[0]})",
         "PAUSE": f"call void @{processor.pause}({processor.operands})",
         "FUTEX": processor.futex,
-        "PARTS_OF_A_THREAD": _THREADS.parts_of_a_thread,
+        "PARTS_OF_A_THREAD": threads.parts_of_a_thread,
         "MOST_PARTS": _MOST_PARTS,
-        "CALLER_PAUSES": _THREADS.caller_pauses,
-        "WORKER_PAUSES": _THREADS.worker_pauses,
+        "CALLER_PAUSES": threads.caller_pauses,
+        "WORKER_PAUSES": threads.worker_pauses,
     }.items():
         text = text.replace(f"<{name}>", str(value))
     return text

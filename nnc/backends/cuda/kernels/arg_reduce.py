@@ -17,7 +17,7 @@ from nnc.backends.cuda.kernels.code import GpuCode
 from nnc.backends.cuda.kernels.registry import add_printed
 from nnc.backends.cuda.kernels.row_threads import choose_row_threads
 from nnc.base import dtypes
-from nnc.device.targets.gpu import GPU_GRIDS
+from nnc.device.target import GpuTarget
 from nnc.graph import TensorSpec
 from nnc.lower.kernels.axes import Axes
 from nnc.lower.kernels.builder import Carried, Value
@@ -28,7 +28,7 @@ from nnc.lower.plan.stages import Step, View
 _SHORT = 1 << 31  # positions that 32 bits count
 
 
-def _arg_reduce(predicate: str, step: Step) -> DeviceKernel:
+def _arg_reduce(predicate: str, step: Step, machine: GpuTarget) -> DeviceKernel:
     """The kernel for a step, where one element beats another by this predicate."""
     (x,), (out,) = step.inputs, step.outputs
     axis = step.params["axis"] % x.spec.ndim
@@ -37,7 +37,7 @@ def _arg_reduce(predicate: str, step: Step) -> DeviceKernel:
     axes = Axes(shape, (strides, out.strides)).ordered(0)
     if not axes.size:
         return DeviceKernel("", ())
-    printer = _ArgReduce(record_of(x.spec.dtype, predicate), x, axis, axes)
+    printer = _ArgReduce(record_of(x.spec.dtype, predicate), x, axis, axes, machine)
     layout = printer.layout
     launch = Launch("@KERNEL_arg", (-(-axes.size // layout.rows), 1, 1), (layout.threads, 1, 1), (0, 1))
     return DeviceKernel(printer.text(), (launch,))
@@ -52,9 +52,9 @@ class _ArgReduce:
         axes: the other axes, of the operand and of the result.
     """
 
-    def __init__(self, record: Record, x: View, axis: int, axes: Axes) -> None:
+    def __init__(self, record: Record, x: View, axis: int, axes: Axes, machine: GpuTarget) -> None:
         self.record, self.axes = record, axes
-        self.layout = layout = choose_row_threads([x], axis, axes)
+        self.layout = layout = choose_row_threads([x], axis, axes, machine)
         self.count, self.step = x.spec.shape[axis] // layout.lanes, x.strides[axis]
         self.index = dtypes.int32 if x.spec.shape[axis] < _SHORT else dtypes.int64
         self.code = GpuCode("KERNEL_arg", ["noalias readonly", "noalias"], layout.threads)
@@ -84,7 +84,7 @@ class _ArgReduce:
         positions = self._positions(first)
         found = Carried([best, positions[0]])
         self._improve(found, others, positions[1:])
-        together = GPU_GRIDS.vectors_at_once
+        together = self.layout.grids.vectors_at_once
         place = Carried([code.add(member, code.integer(members))])
         if self.count >= 2 * together * members:
             until = code.integer(self.count - (together - 1) * members)
@@ -127,9 +127,9 @@ class _ArgReduce:
         """The best element of a row and its position, in each of its threads."""
         layout, by = self.layout, self.layout.members // 2
         apart = layout.rows if layout.across else 1  # threads of neighbouring members
-        rooms = [self.code.shared(layout.threads * x.dtype.itemsize) for x in mine if by * apart >= GPU_GRIDS.lanes]
+        rooms = [self.code.shared(layout.threads * x.dtype.itemsize) for x in mine if by * apart >= layout.grids.lanes]
         while by:
-            if by * apart >= GPU_GRIDS.lanes:
+            if by * apart >= layout.grids.lanes:
                 mine = self._better_of(mine, self._through_memory(rooms, thread, by * apart, mine))
             else:
                 other = [self.code.exchange("bfly", x, by * apart) for x in mine]

@@ -9,6 +9,7 @@ from nnc.backends.cuda.kernels.code import GpuCode
 from nnc.backends.cuda.kernels.points import place, print_points
 from nnc.backends.cuda.kernels.registry import add_printed
 from nnc.base import dtypes
+from nnc.device.target import GpuTarget
 from nnc.graph import TensorSpec
 from nnc.lower.kernels.builder import Carried, Value, has_code
 from nnc.lower.kernels.launch import DeviceKernel
@@ -17,7 +18,7 @@ from nnc.lower.plan.stages import Step
 _SUMMANDS = 32  # one thread adds up all of a bin: the square root of 1,000 elements, beyond which bins are rare
 
 
-def _bin_sums(step: Step) -> DeviceKernel:
+def _bin_sums(step: Step, machine: GpuTarget) -> DeviceKernel:
     """Bin i of k over n elements goes from ⌊i n / k⌋ up to ⌈(i + 1) n / k⌉.
 
     The bins that hold a place follow from the same formula, with n bins over k places; so this is the transpose, too.
@@ -39,7 +40,7 @@ def _bin_sums(step: Step) -> DeviceKernel:
             total.values = [code.add(total.values[0], part.values[0])]
         return total.values
 
-    return print_points("bin_sums", step, body)
+    return print_points("bin_sums", step, machine, body)
 
 
 def _supports(specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:

@@ -7,16 +7,14 @@ import math
 from nnc.backends.cuda.kernels.code import GpuCode
 from nnc.backends.cuda.kernels.units import places_of, unit_of
 from nnc.base import dtypes
-from nnc.device.targets.gpu import GPU_GRIDS
+from nnc.device.target import GpuTarget
 from nnc.lower.kernels.axes import Axes
 from nnc.lower.kernels.indexed import Indexed
 from nnc.lower.kernels.launch import DeviceKernel, Launch
 from nnc.lower.plan.stages import Step
 
-_THREADS = GPU_GRIDS.threads
 
-
-def check_indices(step: Step, box: Indexed, is_update: bool = False) -> DeviceKernel:
+def check_indices(step: Step, machine: GpuTarget, box: Indexed, is_update: bool = False) -> DeviceKernel:
     """Prints the kernel of a step that only checks indices: each thread checks those of one place.
 
     Args:
@@ -24,10 +22,10 @@ def check_indices(step: Step, box: Indexed, is_update: bool = False) -> DeviceKe
         box: the geometry of the indexed box; where an indexed axis is empty, each place is out of range.
         is_update: whether the result lies where the operand does, and stays as it is.
     """
-    inputs, count = len(step.inputs), math.prod(box.outer)
+    inputs, count, threads = len(step.inputs), math.prod(box.outer), machine.grids.threads
     operands = tuple(range(inputs + len(step.outputs) + 1))
-    code = GpuCode("KERNEL_check", [*["noalias readonly"] * inputs, *[""] * (len(operands) - inputs)], _THREADS)
-    unit, status = unit_of(code, count, _THREADS), f"%p{operands[-1]}"
+    code = GpuCode("KERNEL_check", [*["noalias readonly"] * inputs, *[""] * (len(operands) - inputs)], threads)
+    unit, status = unit_of(code, count, threads), f"%p{operands[-1]}"
     with code.when(code.compare("lt", unit, code.like(unit, count))):
         if box.is_out_of_reach:
             code.refuse(status, code.constant(True, dtypes.bool_))
@@ -39,5 +37,5 @@ def check_indices(step: Step, box: Indexed, is_update: bool = False) -> DeviceKe
                 code.refuse(status, code.not_(inside))
     code.ret()
     kept = (inputs,) if is_update else ()
-    launch = Launch(f"@{code.name}", (-(-count // _THREADS), 1, 1), (_THREADS, 1, 1), operands, updates=kept)
+    launch = Launch(f"@{code.name}", (-(-count // threads), 1, 1), (threads, 1, 1), operands, updates=kept)
     return DeviceKernel(code.module(), (launch,), may_fail=True)

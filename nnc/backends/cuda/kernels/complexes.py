@@ -17,7 +17,7 @@ from nnc.backends.cuda.kernels.registry import add_printed
 from nnc.backends.cuda.kernels.series import Series
 from nnc.backends.cuda.kernels.units import places_of, unit_of
 from nnc.base import dtypes
-from nnc.device.targets.gpu import GPU_GRIDS
+from nnc.device.target import GpuTarget
 from nnc.graph import Command, Graph, Node, Symbol, TensorSpec, infer_specs
 from nnc.graph.registry import scalar
 from nnc.lower.kernels.axes import Axes
@@ -34,35 +34,34 @@ from nnc.lower.kernels.math.terms import Term
 from nnc.lower.kernels.scalars import parse
 from nnc.lower.plan.stages import Step, View
 
-_THREADS = GPU_GRIDS.threads
 
-
-def _by_expression(step: Step) -> DeviceKernel:
+def _by_expression(step: Step, machine: GpuTarget) -> DeviceKernel:
     """The kernel that computes each element of a step by the expression of its command."""
     parsed = parse(scalar[step.command])
-    return _elements(step, lambda *operands: evaluate_complex(parsed, operands))
+    return _elements(step, machine, lambda *operands: evaluate_complex(parsed, operands))
 
 
-def _integer_power(step: Step) -> DeviceKernel:
-    return _elements(step, lambda x: integer_power(x, step.params["exponent"]))
+def _integer_power(step: Step, machine: GpuTarget) -> DeviceKernel:
+    return _elements(step, machine, lambda x: integer_power(x, step.params["exponent"]))
 
 
-def _elements(step: Step, compute: Callable[..., Any]) -> DeviceKernel:
+def _elements(step: Step, machine: GpuTarget, compute: Callable[..., Any]) -> DeviceKernel:
     """Makes the kernel of a step whose elements `compute` gives from the operands' elements."""
     views, out = (*step.inputs, *step.outputs), step.outputs[0]
     axes = Axes(out.spec.shape, tuple(view.strides for view in views)).ordered(len(views) - 1)
     if not axes.size:
         return DeviceKernel("", ())
+    threads = machine.grids.threads
     shares = any(view.buffer == out.buffer for view in step.inputs)
     pointers = [*["" if shares else "noalias readonly"] * len(step.inputs), "" if shares else "noalias"]
-    code = GpuCode("KERNEL_complex", pointers, _THREADS)
-    unit = unit_of(code, axes.size, _THREADS)
+    code = GpuCode("KERNEL_complex", pointers, threads)
+    unit = unit_of(code, axes.size, threads)
     with code.when(code.compare("lt", unit, code.like(unit, axes.size))):
         places = [code.offset(f"%p{i}", at) for i, at in enumerate(places_of(code, axes, unit))]
         operands = [_load(code, view, place) for view, place in zip(step.inputs, places, strict=False)]
         _store(code, out, places[-1], to_dtype(compute(*operands), out.spec.dtype))
     code.ret()
-    launch = Launch(f"@{code.name}", (-(-axes.size // _THREADS), 1, 1), (_THREADS, 1, 1), tuple(range(len(views))))
+    launch = Launch(f"@{code.name}", (-(-axes.size // threads), 1, 1), (threads, 1, 1), tuple(range(len(views))))
     return DeviceKernel(code.module(), (launch,))
 
 
@@ -91,14 +90,14 @@ def _store(code: GpuCode, view: View, place: str, parts: Sequence[Term]) -> None
         code.store(code.offset(place, number * part.dtype.itemsize), part.value)
 
 
-def _reduce_sum(step: Step) -> DeviceKernel:
+def _reduce_sum(step: Step, machine: GpuTarget) -> DeviceKernel:
     """The sums of real parts, and those of imaginary ones."""
-    (x,), (out,), series = step.inputs, step.outputs, Series()
+    (x,), (out,), series = step.inputs, step.outputs, Series(machine)
     for source, target in zip(parts_of(x), parts_of(out), strict=True):
         operand, result = Symbol(source.spec), Symbol(target.spec)
         graph = Graph((operand,), (result,), (Node(step.command, (operand,), (result,), step.params),))
         shifts = source.offset - x.offset, target.offset - out.offset
-        series.add(print_nest(graph, (source,), (target,), shifts), (0, 1))
+        series.add(print_nest(graph, (source,), (target,), machine, shifts), (0, 1))
     return series.kernel()
 
 

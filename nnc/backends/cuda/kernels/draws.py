@@ -8,24 +8,22 @@ from nnc.backends.cuda.kernels.code import GpuCode
 from nnc.backends.cuda.kernels.points import place
 from nnc.backends.cuda.kernels.registry import add_printed
 from nnc.base import dtypes
-from nnc.device.targets.gpu import GPU_GRIDS
+from nnc.device.target import GpuTarget
 from nnc.lower.kernels.builder import Value
 from nnc.lower.kernels.launch import DeviceKernel, Launch
 from nnc.lower.kernels.threefry import random_word
 from nnc.lower.plan.stages import Step
 
-_THREADS = GPU_GRIDS.threads
 
-
-def _random_bits(step: Step) -> DeviceKernel:
+def _random_bits(step: Step, machine: GpuTarget) -> DeviceKernel:
     """Words of each key, in the order of the result's axes: first those of keys, then those that are drawn."""
     (key, start), (out,) = step.inputs, step.outputs
     keys, shape, dtype = start.spec.ndim, out.spec.shape, out.spec.dtype
-    total = math.prod(shape)
+    total, threads = math.prod(shape), machine.grids.threads
     if not total:
         return DeviceKernel("", ())
-    code = GpuCode("KERNEL_draw", ["noalias readonly", "noalias readonly", "noalias"], _THREADS)
-    number = code.add(code.mul(code.special("ctaid.x"), code.integer(_THREADS)), code.special("tid.x"))
+    code = GpuCode("KERNEL_draw", ["noalias readonly", "noalias readonly", "noalias"], threads)
+    number = code.add(code.mul(code.special("ctaid.x"), code.integer(threads)), code.special("tid.x"))
     with code.when(code.compare("lt", number, code.integer(total))):
         places = _take_apart(code, number, shape)
         of_key, drawn = places[:keys], places[keys:]
@@ -40,7 +38,7 @@ def _random_bits(step: Step) -> DeviceKernel:
         bits = random_word(code, (words[0], words[1]), code.add(code.convert(index, dtypes.uint64), first), dtype)
         code.store(place(code, "%p2", places, out.strides), bits)
     code.ret()
-    launch = Launch(f"@{code.name}", (-(-total // _THREADS), 1, 1), (_THREADS, 1, 1), (0, 1, 2))
+    launch = Launch(f"@{code.name}", (-(-total // threads), 1, 1), (threads, 1, 1), (0, 1, 2))
     return DeviceKernel(code.module(), (launch,))
 
 

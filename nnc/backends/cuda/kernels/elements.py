@@ -6,7 +6,6 @@ import math
 
 from nnc.backends.cuda.kernels.operands import Operands
 from nnc.backends.cuda.kernels.values import ThreadValues
-from nnc.device.targets.gpu import GPU_GRIDS
 from nnc.lower.kernels.launch import DeviceKernel
 from nnc.lower.kernels.values import Scope
 
@@ -24,7 +23,7 @@ class _Elements(ThreadValues):
 
     def kernel(self) -> DeviceKernel:
         """The kernel."""
-        nest, threads = self.nest, GPU_GRIDS.threads
+        nest, threads = self.nest, self.operands.grids.threads
         counts = [nest.sizes[loop] // (self.width if loop == nest.vector else 1) for loop in nest.outer]
         units = math.prod(counts)
         blocks = -(-units // threads)

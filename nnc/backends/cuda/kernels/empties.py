@@ -14,8 +14,9 @@ from nnc.base import dtypes
 from nnc.commands.constants import full
 from nnc.commands.rules import expansion, reduction
 from nnc.device import CUDA
+from nnc.device.target import GpuTarget
 from nnc.graph import Command, Graph, Kernel, Node, Symbol, TensorSpec, add_kernel
-from nnc.graph.registry import scalar
+from nnc.graph.registry import KernelFactory, scalar
 from nnc.lower.kernels.builder import has_code
 from nnc.lower.kernels.launch import DeviceKernel
 from nnc.lower.plan.stages import Step
@@ -24,15 +25,15 @@ _BACKEND = "nothing"
 _PRIORITY = 2  # behind kernels that take operands of any size, and before references on arrays of CuPy
 
 
-def _native(step: Step) -> DeviceKernel | None:
+def _native(step: Step, machine: GpuTarget) -> DeviceKernel | None:
     return None if any(out.spec.size for out in step.outputs) else DeviceKernel("", ())
 
 
-def _identity(step: Step) -> DeviceKernel | None:
+def _identity(step: Step, machine: GpuTarget) -> DeviceKernel | None:
     """The result of a reduction of no elements: the identity everywhere."""
     out = step.outputs[0]
     if not out.spec.size or not has_code(out.spec.dtype):
-        return _native(step)
+        return _native(step, machine)
     value = reduction[step.command].identity(dtypes.accumulator(out.spec.dtype))
     params = {
         "shape": out.spec.shape,
@@ -40,7 +41,7 @@ def _identity(step: Step) -> DeviceKernel | None:
         "value": value or 0,
     }  # the sum of no elements is 0, not -0
     symbol = Symbol(out.spec)
-    printed = print_nest(Graph((), (symbol,), (Node(full, (), (symbol,), params),)), (), (out,))
+    printed = print_nest(Graph((), (symbol,), (Node(full, (), (symbol,), params),)), (), (out,), machine)
     launches = tuple(replace(each, operands=tuple(i + 1 for i in each.operands)) for each in printed.launches)
     return DeviceKernel(printed.text, launches)
 
@@ -53,7 +54,10 @@ def _add(target: Command, native: Print) -> None:
     def run(inputs: Any, outputs: Any, params: Mapping[str, Any]) -> None:
         reference_kernel(target, (), params).run(inputs, outputs, params)
 
-    add_kernel(target, Kernel(_BACKEND, run, _is_empty, _PRIORITY, native=native, device=CUDA))
+    def make(machine: GpuTarget) -> Kernel:
+        return Kernel(_BACKEND, run, _is_empty, _PRIORITY, native=lambda step: native(step, machine), device=CUDA)
+
+    add_kernel(target, KernelFactory(_BACKEND, make, _PRIORITY, CUDA))
 
 
 scalar.follow(partial(_add, native=_native))

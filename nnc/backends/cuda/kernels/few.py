@@ -15,12 +15,9 @@ from nnc.backends.cuda.kernels.series import Series
 from nnc.backends.cuda.kernels.units import either, in_vectors, places_of, unit_of, unsigned
 from nnc.backends.cuda.kernels.writes import Writes
 from nnc.base import dtypes
-from nnc.device.targets.gpu import GPU_GRIDS
 from nnc.lower.kernels.axes import Axes
 from nnc.lower.kernels.builder import Carried, Value
 from nnc.lower.kernels.indexed import COMBINE
-
-_THREADS = GPU_GRIDS.threads
 
 
 def write_few(series: Series, writes: Writes, op: str) -> None:
@@ -29,14 +26,16 @@ def write_few(series: Series, writes: Writes, op: str) -> None:
     Args:
         op: the operation that combines updates; "set": the last one stays.
     """
-    columns, lanes = in_vectors(writes.columns, writes.target.spec.dtype.itemsize, (0, 1), writes.row_alignment)
+    columns, lanes = in_vectors(
+        writes.columns, writes.target.spec.dtype.itemsize, (0, 1), writes.row_alignment, writes.machine
+    )
     width, count = columns.size, writes.count
-    code = writes.begin("few", _THREADS)
-    unit = unit_of(code, count * width, _THREADS)
+    code = writes.begin("few", writes.threads)
+    unit = unit_of(code, count * width, writes.threads)
     with code.when(code.compare("lt", unit, code.like(unit, count * width))):
         n = code.convert(code.div(unit, code.like(unit, width)), dtypes.int64)
         _Walk(code, writes, columns, lanes, code.rem(unit, code.like(unit, width))).write(n, op)
-    writes.end(series, code, -(-count * width // _THREADS), _THREADS)
+    writes.end(series, code, -(-count * width // writes.threads), writes.threads)
 
 
 class _Walk:

@@ -11,6 +11,7 @@ from nnc.backends.cuda.kernels.series import Series
 from nnc.base import dtypes
 from nnc.base.dtypes import TAPE
 from nnc.commands.constants import full
+from nnc.device.target import GpuTarget
 from nnc.graph import Graph, Node, Symbol, TensorSpec
 from nnc.lower.kernels.launch import DeviceKernel
 from nnc.lower.plan.stages import Step, View
@@ -29,7 +30,7 @@ def fill(series: Series, out: View, value: Any, number: int) -> None:
         result = Symbol(view.spec)
         given = {"shape": view.spec.shape, "dtype": view.spec.dtype, "value": each}
         graph = Graph((), (result,), (Node(full, (), (result,), given),))
-        series.add(print_nest(graph, (), (view,), (view.offset - out.offset,)), (number,))
+        series.add(print_nest(graph, (), (view,), series.machine, (view.offset - out.offset,)), (number,))
 
 
 def parts_of(view: View) -> tuple[View, View]:
@@ -39,9 +40,9 @@ def parts_of(view: View) -> tuple[View, View]:
     return real, imaginary
 
 
-def _full(step: Step) -> DeviceKernel:
+def _full(step: Step, machine: GpuTarget) -> DeviceKernel:
     """A tensor of one value is the smallest graph that there is."""
-    series, out = Series(), step.outputs[0]
+    series, out = Series(machine), step.outputs[0]
     fill(series, out, out.spec.dtype.type(step.params["value"]), 0)
     return series.kernel()
 

@@ -19,6 +19,7 @@ from nnc.backends.cuda.kernels.series import Series
 from nnc.base import dtypes
 from nnc.base.dtypes import TAPE
 from nnc.commands.index import fill_value, gather
+from nnc.device.target import GpuTarget
 from nnc.graph import Graph, Node, Symbol, TensorSpec
 from nnc.lower.kernels.axes import in_words, word_of
 from nnc.lower.kernels.indexed import Indexed
@@ -42,37 +43,42 @@ def boxes(x: View, sizes: Sequence[int], count: int) -> View:
     return x.show(x.spec.update(shape=(*starts, *sizes)), x.offset, (*strides, *x.strides))
 
 
-def _read(step: Step, x: View, indices: Sequence[View], params: Mapping[str, Any]) -> DeviceKernel:
+def _read(step: Step, machine: GpuTarget, x: View, indices: Sequence[View], params: Mapping[str, Any]) -> DeviceKernel:
     """Elements of a tensor at computed places; where none is read, indices may be refused all the same."""
     out, mode, dtype = step.outputs[0], params["mode"], x.spec.dtype
     is_empty = any(x.spec.shape[axis] == 0 for axis in params["axes"])
-    series, operands = Series(), range(len(indices) + 3)  # with the status word
+    series, operands = Series(machine), range(len(indices) + 3)  # with the status word
     outside = fill_value(dtype) if mode == "fill" else 0
     if is_empty:
         fill(series, out, dtype.type(outside), len(indices) + 1)
     elif not dtypes.is_complex(dtype):
-        series.add(_nest(x, indices, out, params), operands)
+        series.add(_nest(machine, x, indices, out, params), operands)
     elif mode != "fill":
-        series.add(_nest(_words(x), indices, _words(out), params), operands)
+        series.add(_nest(machine, _words(x), indices, _words(out), params), operands)
     else:
         for part, source, target in zip(("fill", "drop"), parts_of(x), parts_of(out), strict=True):
             shift = source.offset - x.offset
             shifts = (shift, *(0 for _ in indices), shift)
-            series.add(_nest(source, indices, target, {**params, "mode": part}, shifts), operands)
+            series.add(_nest(machine, source, indices, target, {**params, "mode": part}, shifts), operands)
     box = Indexed(x, tuple(indices), params["axes"], params["batch"], mode)
     if math.prod(box.outer) and box.refuses and (is_empty or not out.spec.size):
-        series.add(check_indices(step, box), operands)
+        series.add(check_indices(step, machine, box), operands)
     return series.kernel()
 
 
 def _nest(
-    x: View, indices: Sequence[View], out: View, params: Mapping[str, Any], shifts: Sequence[int] = ()
+    machine: GpuTarget,
+    x: View,
+    indices: Sequence[View],
+    out: View,
+    params: Mapping[str, Any],
+    shifts: Sequence[int] = (),
 ) -> DeviceKernel:
     """One gather as a nest."""
     inputs = tuple(Symbol(view.spec) for view in (x, *indices))
     result = Symbol(out.spec)
     graph = Graph(inputs, (result,), (Node(gather, inputs, (result,), dict(params)),))
-    return print_nest(graph, (x, *indices), (out,), shifts)
+    return print_nest(graph, (x, *indices), (out,), machine, shifts)
 
 
 def _words(view: View) -> View:
@@ -81,19 +87,19 @@ def _words(view: View) -> View:
     return view.show(TensorSpec(shape, word_of(view.spec.dtype)), view.offset, strides)
 
 
-def _gather(step: Step) -> DeviceKernel:
+def _gather(step: Step, machine: GpuTarget) -> DeviceKernel:
     x, *indices = step.inputs
-    return _read(step, x, indices, step.params)
+    return _read(step, machine, x, indices, step.params)
 
 
-def _dynamic_slice(step: Step) -> DeviceKernel:
+def _dynamic_slice(step: Step, machine: GpuTarget) -> DeviceKernel:
     (x, *starts), (out,) = step.inputs, step.outputs
     if not starts:
-        series = Series()
+        series = Series(machine)
         Copies(step, series).add(0, x, out)
         return series.kernel()
     params = {"axes": tuple(range(len(starts))), "batch": 0, "mode": step.params["mode"]}
-    return _read(step, boxes(x, step.params["sizes"], len(starts)), starts, params)
+    return _read(step, machine, boxes(x, step.params["sizes"], len(starts)), starts, params)
 
 
 def _supports(specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from nnc.backends.cuda.kernels.operands import Operands
 from nnc.base.dtypes import accumulator
-from nnc.device.targets.gpu import GPU_GRIDS
 from nnc.lower.kernels.domain import is_reduction
 
 
@@ -67,7 +66,7 @@ def _along(operands: Operands, parts: int) -> Layout:
     units, row = _sizes(operands)
     count = row // width
     members, kept = _members_along(operands, width, units, -(-count // parts))
-    rows = max(min(GPU_GRIDS.threads // members, _at_least(units)), GPU_GRIDS.lanes // members, 1)
+    rows = max(min(operands.grids.threads // members, _at_least(units)), operands.grids.lanes // members, 1)
     return Layout(False, width, members, rows, count, units, kept if parts == 1 else 0, parts)
 
 
@@ -75,12 +74,12 @@ def _across(operands: Operands, parts: int) -> Layout:
     """The layout where rows lie across memory: the sums of all threads of a block must have room in its shared memory."""
     width = operands.lanes()
     columns, count = _sizes(operands)
-    members = _members_across(columns // width, -(-count // parts))
+    members = _members_across(operands, columns // width, -(-count // parts))
     sums = [accumulator(node.inputs[0].dtype).itemsize for node in operands.graph.nodes if is_reduction(node)]
-    while members > 1 and GPU_GRIDS.threads * width * sum(sums) > GPU_GRIDS.shared_bytes:
+    while members > 1 and operands.grids.threads * width * sum(sums) > operands.grids.shared_bytes:
         width, members = (width // 2, members) if width > 1 else (width, members // 2)
     units = columns // width
-    rows = max(min(GPU_GRIDS.threads // members, _at_least(units)), GPU_GRIDS.lanes // members, 1)
+    rows = max(min(operands.grids.threads // members, _at_least(units)), operands.grids.lanes // members, 1)
     return Layout(True, width, members, rows, count, units, 0, parts)
 
 
@@ -99,13 +98,13 @@ def _at_least(count: int) -> int:
 def _members_along(operands: Operands, width: int, rows: int, length: int) -> tuple[int, int]:
     """Threads of a row along memory, and how many vectors each of them keeps."""
     most, members = _most_kept(operands, width), 1
-    while members < GPU_GRIDS.most_threads and -(-length // members) > most:
+    while members < operands.grids.most_threads and -(-length // members) > most:
         members *= 2
-    if -(-length // members) > (most if members < GPU_GRIDS.most_threads else max(most // 2, 1)):
-        return GPU_GRIDS.most_threads // 2, 0
+    if -(-length // members) > (most if members < operands.grids.most_threads else max(most // 2, 1)):
+        return operands.grids.most_threads // 2, 0
     while (
-        members < GPU_GRIDS.most_threads
-        and rows * members < GPU_GRIDS.busy_threads
+        members < operands.grids.most_threads
+        and rows * members < operands.grids.busy_threads
         and 2 * members <= _at_least(length)
     ):
         members *= 2
@@ -117,13 +116,13 @@ def _most_kept(operands: Operands, width: int) -> int:
     nest = operands.nest
     values = [symbol for symbol in nest.operands if nest.phases.varies.get(symbol)]
     words = sum(max(accumulator(symbol.dtype).itemsize // 4, 1) for symbol in values) * width
-    return max(min(GPU_GRIDS.kept_words // max(words, 1), GPU_GRIDS.kept_vectors), 1)
+    return max(min(operands.grids.kept_words // max(words, 1), operands.grids.kept_vectors), 1)
 
 
-def _members_across(units: int, length: int) -> int:
+def _members_across(operands: Operands, units: int, length: int) -> int:
     """Threads that share a row across memory, beside neighbours for whole sectors."""
-    columns = min(_at_least(units), GPU_GRIDS.lanes)
+    columns = min(_at_least(units), operands.grids.lanes)
     members = 1
-    while members * columns < GPU_GRIDS.threads and 4 * members <= length:
+    while members * columns < operands.grids.threads and 4 * members <= length:
         members *= 2
     return members

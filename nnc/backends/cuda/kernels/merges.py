@@ -12,11 +12,9 @@ from dataclasses import dataclass
 from nnc.backends.cuda.kernels.code import GpuCode
 from nnc.backends.cuda.kernels.words import Word, Words
 from nnc.base import dtypes
-from nnc.device.targets.gpu import GPU_GRIDS
 from nnc.lower.kernels.builder import Carried, Value
 
 _EACH = 4  # words of a thread
-TILE = _EACH * GPU_GRIDS.threads
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +26,14 @@ class Runs:
         length: words of each run but the last.
         last: words of the last run.
         wanted: words of the row that are wanted; runs are cut off there.
+        threads: of a block that merges two.
     """
 
     count: int
     length: int
     last: int
     wanted: int
+    threads: int
 
     @property
     def extent(self) -> int:
@@ -44,12 +44,17 @@ class Runs:
         """The runs that are made of pairs of these; one without another stays as it is."""
         length = min(2 * self.length, self.wanted)
         last = self.last if self.count % 2 else min(self.length + self.last, self.wanted)
-        return Runs(-(-self.count // 2), length, last, self.wanted)
+        return Runs(-(-self.count // 2), length, last, self.wanted, self.threads)
+
+    @property
+    def tile(self) -> int:
+        """Words that a block merges."""
+        return _EACH * self.threads
 
     @property
     def tiles(self) -> int:
         """Tiles of a run."""
-        return -(-max(self.length, self.last) // TILE)
+        return -(-max(self.length, self.last) // self.tile)
 
 
 Write = Callable[[Value, Word], None]
@@ -89,9 +94,9 @@ class Merge:
         left = length(runs.last if runs.count % 2 else runs.length, runs.length)
         right = length(0 if runs.count % 2 else runs.last, runs.length)
         total = code.intrinsic("smin", code.add(left, right), code.integer(runs.wanted))
-        first = code.mul(self.tile, code.integer(TILE))
+        first = code.mul(self.tile, code.integer(runs.tile))
         with code.when(code.compare("lt", first, total)):
-            end = code.intrinsic("smin", code.add(first, code.integer(TILE)), total)
+            end = code.intrinsic("smin", code.add(first, code.integer(runs.tile)), total)
             begin = code.add(self.begin, code.mul(self.pair, code.integer(2 * runs.length)))
             self._merge(write, (begin, code.add(begin, code.integer(runs.length))), (left, right), first, end)
 
@@ -104,11 +109,11 @@ class Merge:
         many, count = code.sub(high, low), code.sub(end, first)  # words of the left part, and of both
         left = code.add(begins[0], low)
         right = code.sub(code.add(begins[1], code.sub(first, low)), many)
-        room = words.arrays(code, code.shared(TILE * words.nbytes), TILE)
+        room = words.arrays(code, code.shared(self.runs.tile * words.nbytes), self.runs.tile)
         held = list[tuple[Value, Value, Word]]()
         last = code.sub(count, code.integer(1))
         for turn in range(_EACH):
-            number = code.add(code.special("tid.x"), code.integer(turn * GPU_GRIDS.threads))
+            number = code.add(code.special("tid.x"), code.integer(turn * self.runs.threads))
             i = code.intrinsic("smin", number, last)
             from_left = code.compare("lt", i, many)
             word = words.load(code, self.source, code.add(code.select(from_left, left, right), i))
@@ -147,7 +152,7 @@ class Merge:
         """The number of the first word in a sorted part of shared memory that does not come before another."""
         code, words = self.code, self.words
         state = Carried([begin, end])
-        with code.loop(0, TILE.bit_length(), carried=[state]):
+        with code.loop(0, self.runs.tile.bit_length(), carried=[state]):
             low, high = state.values
             middle = code.shr(code.add(low, high), code.integer(1))
             found = words.load(code, room, code.intrinsic("smin", middle, last))

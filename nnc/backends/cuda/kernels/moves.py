@@ -14,6 +14,7 @@ from nnc.backends.cuda.kernels.series import Series
 from nnc.base.dtypes import TAPE
 from nnc.commands.elementwise import copy
 from nnc.device import CUDA
+from nnc.device.target import GpuTarget
 from nnc.graph import Command, Graph, Node, Symbol, TensorSpec, kernel
 from nnc.lower.kernels.axes import in_words, word_of
 from nnc.lower.kernels.launch import DeviceKernel
@@ -44,49 +45,51 @@ class Copies:
         x, y = Symbol(spec), Symbol(spec)
         views = [view.show(spec, view.offset, by) for view, by in zip((source, target), strides, strict=True)]
         shifts = source.offset - step.inputs[number].offset, target.offset - step.outputs[0].offset
-        printed = print_nest(Graph((x,), (y,), (Node(copy, (x,), (y,)),)), views[:1], views[1:], shifts)
+        printed = print_nest(
+            Graph((x,), (y,), (Node(copy, (x,), (y,)),)), views[:1], views[1:], self._series.machine, shifts
+        )
         self._series.add(printed, (number, len(step.inputs)))
 
 
-def _shown(step: Step, spec: TensorSpec, offset: int, strides: Shape) -> DeviceKernel:
+def _shown(step: Step, machine: GpuTarget, spec: TensorSpec, offset: int, strides: Shape) -> DeviceKernel:
     """The first input, seen in another way, copied to the output."""
-    series, (out,) = Series(), step.outputs
+    series, (out,) = Series(machine), step.outputs
     source = step.inputs[0]
     target = out if spec.shape == out.spec.shape else out.show(spec, out.offset, row_major(spec))
     Copies(step, series).add(0, source.show(spec, source.offset + offset, strides), target)
     return series.kernel()
 
 
-def _copy(step: Step) -> DeviceKernel | None:
+def _copy(step: Step, machine: GpuTarget) -> DeviceKernel | None:
     if len(step.inputs) != 1:
         return None
-    return _shown(step, step.outputs[0].spec, 0, step.inputs[0].strides)
+    return _shown(step, machine, step.outputs[0].spec, 0, step.inputs[0].strides)
 
 
-def _view(step: Step) -> DeviceKernel | None:
+def _view(step: Step, machine: GpuTarget) -> DeviceKernel | None:
     """View commands, where they must run: the input as the view would show it is copied."""
     (x,), (out,) = step.inputs, step.outputs
     found = restride[step.command](x.spec, out.spec, x.strides, **step.params) if out.spec.size else (0, out.strides)
-    return None if found is None else _shown(step, out.spec, *found)
+    return None if found is None else _shown(step, machine, out.spec, *found)
 
 
-def _reshape(step: Step) -> DeviceKernel | None:
+def _reshape(step: Step, machine: GpuTarget) -> DeviceKernel | None:
     """A view, or a copy in the order of the elements, which a result without gaps allows."""
     (x,), (out,) = step.inputs, step.outputs
-    printed = _view(step)
+    printed = _view(step, machine)
     if printed is not None or not is_contiguous(out.spec, out.strides):
         return printed
-    return _shown(step, x.spec, 0, x.strides)
+    return _shown(step, machine, x.spec, 0, x.strides)
 
 
-def _reorder(step: Step) -> DeviceKernel:
+def _reorder(step: Step, machine: GpuTarget) -> DeviceKernel:
     """The strides of a transpose are read, and written in the order of the result."""
     out, order = step.outputs[0], step.params["permutation"]
-    return _shown(step, out.spec, 0, tuple(step.inputs[0].strides[axis] for axis in order))
+    return _shown(step, machine, out.spec, 0, tuple(step.inputs[0].strides[axis] for axis in order))
 
 
-def _concatenate(step: Step) -> DeviceKernel:
-    series, (out,) = Series(), step.outputs
+def _concatenate(step: Step, machine: GpuTarget) -> DeviceKernel:
+    series, (out,) = Series(machine), step.outputs
     copies = Copies(step, series)
     axis, at = step.params["axis"] % out.spec.ndim, 0
     for number, part in enumerate(step.inputs):
@@ -95,9 +98,9 @@ def _concatenate(step: Step) -> DeviceKernel:
     return series.kernel()
 
 
-def _pad(step: Step) -> DeviceKernel:
+def _pad(step: Step, machine: GpuTarget) -> DeviceKernel:
     """The value everywhere, then the operand in its place."""
-    series, (x, value), (out,) = Series(), step.inputs, step.outputs
+    series, (x, value), (out,) = Series(machine), step.inputs, step.outputs
     copies = Copies(step, series)
     copies.add(1, value.show(out.spec, value.offset, (0,) * out.spec.ndim), out)
     start = sum(low * stride for low, stride in zip(step.params["low"], out.strides, strict=True))

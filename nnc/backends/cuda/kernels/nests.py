@@ -19,18 +19,19 @@ from nnc.backends.cuda.kernels.operands import Operands
 from nnc.backends.cuda.kernels.rows import print_rows
 from nnc.backends.cuda.kernels.split import choose_parts, print_parts, sum_bytes
 from nnc.backends.cuda.kernels.transposes import find_tiles, print_tiles
+from nnc.device.target import GpuTarget
 from nnc.graph import Graph, TensorSpec
 from nnc.lower.kernels.launch import DeviceKernel
 from nnc.lower.plan.stages import View
 
 
 def print_nest(
-    graph: Graph, inputs: Sequence[View], outputs: Sequence[View], shifts: Sequence[int] = ()
+    graph: Graph, inputs: Sequence[View], outputs: Sequence[View], machine: GpuTarget, shifts: Sequence[int] = ()
 ) -> DeviceKernel:
     """Prints the kernel that computes a fused graph on operands in these views.
 
-    An output may lie where an input does, if `nnc.lower.kernels.domain.overwrites` lists the two; views of one buffer whose extents
-    meet are taken for such operands. Tensors in different buffers never share memory.
+    An output may lie where an input does, if `overwrites` of nnc.lower.kernels.row_phases lists the two; views of one buffer whose
+    extents meet are taken for such operands. Tensors in different buffers never share memory.
 
     Args:
         graph: a graph that fits one nest.
@@ -41,20 +42,20 @@ def print_nest(
     """
     if not any(spec.size for spec in graph.output_specs):
         return DeviceKernel("", ())
-    operands = Operands.of(graph, inputs, outputs, shifts)
+    operands = Operands.of(graph, inputs, outputs, machine, shifts)
     if not operands.nest.row:
         tiles = find_tiles(operands)
         return print_elements(operands) if tiles is None else print_tiles(operands, tiles)
-    parts = choose_parts(graph, [view.spec for view in inputs]) if operands.has_workspace else 1
+    parts = choose_parts(graph, [view.spec for view in inputs], machine) if operands.has_workspace else 1
     layout = choose_layout(operands, parts)
     return print_rows(operands, layout) if parts == 1 else print_parts(operands, layout)
 
 
-def workspace_bytes(graph: Graph, specs: Sequence[TensorSpec]) -> int:
+def workspace_bytes(graph: Graph, specs: Sequence[TensorSpec], machine: GpuTarget) -> int:
     """Returns the size of the workspace, an array of uint8, that `print_nest` takes behind the outputs; 0: none.
 
     Args:
         specs: the specs of the graph's inputs.
     """
-    parts = choose_parts(graph, specs)
+    parts = choose_parts(graph, specs, machine)
     return sum_bytes(graph, parts) if parts > 1 else 0

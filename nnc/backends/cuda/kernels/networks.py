@@ -11,10 +11,7 @@ from dataclasses import dataclass, field
 
 from nnc.backends.cuda.kernels.code import GpuCode
 from nnc.backends.cuda.kernels.words import Word, Words
-from nnc.device.targets.gpu import GPU_GRIDS
 from nnc.lower.kernels.builder import Value
-
-_WARP = GPU_GRIDS.lanes
 
 
 @dataclass
@@ -29,6 +26,7 @@ class Network:
     """
 
     code: GpuCode
+    warp: int
     words: Words
     members: int
     rows: int
@@ -57,7 +55,7 @@ class Network:
         """Compares words e and e ^ distance; runs of `size` words are ascending and descending in turns."""
         if distance >= self.members:
             return self._in_registers(held, size, distance // self.members)
-        others = self._by_shuffles(held, distance) if distance < _WARP else self._by_memory(held, distance)
+        others = self._by_shuffles(held, distance) if distance < self.warp else self._by_memory(held, distance)
         return [
             self._better(number, *pair, size, distance) for number, pair in enumerate(zip(held, others, strict=True))
         ]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from nnc.device.targets.gpu import GPU_GRIDS
+from nnc.device.target import GpuTarget, Grids
 from nnc.graph import Graph, Symbol
 from nnc.lower.kernels.domain import is_gather
 from nnc.lower.kernels.kernel_ir import Nest, make_nest
@@ -21,18 +21,27 @@ class Operands:
     """A loop nest, and the places of its operands.
 
     Attributes:
+        grids: the shapes of launches.
         views: the views of its inputs, then of its outputs.
         has_workspace: whether a workspace stands behind the outputs.
         shifts: for each view, the bytes from the pointer that a kernel is given to the first element; empty where all are 0.
     """
 
     nest: Nest
+    grids: Grids
     views: tuple[View, ...]
     has_workspace: bool = False
     shifts: tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, graph: Graph, inputs: Sequence[View], outputs: Sequence[View], shifts: Sequence[int] = ()) -> Operands:
+    def of(
+        cls,
+        graph: Graph,
+        inputs: Sequence[View],
+        outputs: Sequence[View],
+        machine: GpuTarget,
+        shifts: Sequence[int] = (),
+    ) -> Operands:
         """Makes the nest of a fused graph in the form in which a GPU traverses it.
 
         Args:
@@ -40,8 +49,8 @@ class Operands:
             shifts: see `Operands`.
         """
         results = outputs[: len(graph.outputs)]
-        nest = make_nest(graph, inputs, results, neighbours=1, tiles=())
-        return cls(nest, (*inputs, *results), len(outputs) > len(results), tuple(shifts))
+        nest = make_nest(graph, inputs, results, machine, neighbours=1)
+        return cls(nest, machine.grids, (*inputs, *results), len(outputs) > len(results), tuple(shifts))
 
     @property
     def graph(self) -> Graph:
@@ -95,9 +104,9 @@ class Operands:
         moves += [step for loop, step in enumerate(nest.strides[operand]) if loop != nest.vector]
         moves.append(self.step(operand) * max(lanes, 1))
         moves += [view.strides[axis] for axis in self.gathered.get(symbol, ())]
-        return math.gcd(GPU_GRIDS.aligned_bytes, *moves)
+        return math.gcd(self.grids.aligned_bytes, *moves)
 
-    def lanes(self, most_bytes: int = GPU_GRIDS.vector_bytes) -> int:
+    def lanes(self, most_bytes: int | None = None) -> int:
         """Chooses the elements that a thread takes at once: 16 bytes of the widest operand, where all operands lie for it."""
         nest = self.nest
         if nest.vector is None:
@@ -105,7 +114,9 @@ class Operands:
         dense = [i for i in range(len(self.views)) if self.is_dense(i)]
         if not dense or any(self._is_scattered(i) for i in range(len(self.views))):
             return 1
-        lanes: int = max(most_bytes // max(nest.operands[i].dtype.itemsize for i in dense), 1)
+        lanes: int = max(
+            (most_bytes or self.grids.vector_bytes) // max(nest.operands[i].dtype.itemsize for i in dense), 1
+        )
         while lanes > 1 and not self._fits(lanes, dense):
             lanes //= 2
         return lanes
@@ -116,7 +127,7 @@ class Operands:
         if self.step(operand) == 0 or self.is_dense(operand):
             return False
         elements = math.prod(n for n, step in zip(nest.sizes, nest.strides[operand], strict=True) if step)
-        return elements * GPU_GRIDS.scattered_share >= nest.size
+        return elements * self.grids.scattered_share >= nest.size
 
     def _fits(self, lanes: int, dense: Sequence[int]) -> bool:
         assert self.nest.vector is not None

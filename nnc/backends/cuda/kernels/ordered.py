@@ -20,7 +20,6 @@ from nnc.backends.cuda.kernels.series import Series
 from nnc.backends.cuda.kernels.units import count_below, either, unit_of, unsigned
 from nnc.backends.cuda.kernels.writes import Writes
 from nnc.base import dtypes
-from nnc.device.targets.gpu import GPU_GRIDS
 from nnc.graph import TensorSpec
 from nnc.lower.kernels.builder import Value
 
@@ -31,7 +30,6 @@ _KEY = 8  # bytes
 _LONGEST = (1 << 64) - 1
 _FEW = 32  # updates, which one launch joins
 _CHUNK, _LONGEST_CHUNK = 32, 256  # updates that a thread joins one after the other
-_THREADS = GPU_GRIDS.threads
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +119,9 @@ def sort_updates(series: Series, writes: Writes, order: Order) -> None:
     _print_tile(code, writes, order)
     writes.end(series, code, -(-order.count // order.tile), threads)
     for turn in range(1, order.passes + 1):
-        code = writes.begin(f"merge{turn}", _THREADS)
+        code = writes.begin(f"merge{turn}", writes.threads)
         _print_merge(code, writes, order, turn)
-        writes.end(series, code, -(-order.count // _THREADS), _THREADS)
+        writes.end(series, code, -(-order.count // writes.threads), writes.threads)
 
 
 def _print_tile(code: GpuCode, writes: Writes, order: Order) -> None:
@@ -176,7 +174,7 @@ def _key(code: GpuCode, writes: Writes, order: Order, n: Value) -> Value:
 def _print_merge(code: GpuCode, writes: Writes, order: Order, turn: int) -> None:
     """Each key moves as far as its rank in the other run of its pair says."""
     run, count = order.tile << (turn - 1), order.count
-    unit = unit_of(code, count, _THREADS)
+    unit = unit_of(code, count, writes.threads)
     with code.when(code.compare("lt", unit, code.like(unit, count))):
         n = code.convert(unit, dtypes.int64)
         key = load_key(code, writes, order, turn - 1, n)

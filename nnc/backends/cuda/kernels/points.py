@@ -7,18 +7,17 @@ from collections.abc import Callable, Sequence
 
 from nnc.backends.cuda.kernels.code import GpuCode
 from nnc.base import dtypes
-from nnc.device.targets.gpu import GPU_GRIDS
+from nnc.device.target import GpuTarget
 from nnc.lower.kernels.builder import Value
 from nnc.lower.kernels.launch import DeviceKernel, Launch
 from nnc.lower.plan.stages import Step
 
-_THREADS = GPU_GRIDS.threads
 _SHORT = 1 << 32  # numbers of threads that 32 bits count
 
 Body = Callable[[GpuCode, list[Value]], Sequence[Value]]
 
 
-def print_points(stem: str, step: Step, body: Body) -> DeviceKernel:
+def print_points(stem: str, step: Step, machine: GpuTarget, body: Body) -> DeviceKernel:
     """Prints a kernel for a step whose results have one shape and share no memory with its inputs.
 
     Neighbouring threads write neighbouring elements of the first result. Input i is read at the pointer `%p{i}`.
@@ -28,14 +27,14 @@ def print_points(stem: str, step: Step, body: Body) -> DeviceKernel:
         step: the step, which has at least one result.
         body: a function of the code and the index along each axis that returns the element of each result there.
     """
-    outputs, count = step.outputs, len(step.inputs)
+    outputs, count, threads = step.outputs, len(step.inputs), machine.grids.threads
     shape = outputs[0].spec.shape
     total = math.prod(shape)
     if not total:
         return DeviceKernel("", ())
     pointers = ["noalias readonly"] * count + ["noalias"] * len(outputs)
-    code = GpuCode(f"KERNEL_{stem}", pointers, _THREADS)
-    number = code.add(code.mul(code.special("ctaid.x"), code.integer(_THREADS)), code.special("tid.x"))
+    code = GpuCode(f"KERNEL_{stem}", pointers, threads)
+    number = code.add(code.mul(code.special("ctaid.x"), code.integer(threads)), code.special("tid.x"))
     with code.when(code.compare("lt", number, code.integer(total))):
         order = sorted(range(len(shape)), key=lambda axis: -abs(outputs[0].strides[axis]))
         index = [code.integer(0)] * len(shape)
@@ -45,7 +44,7 @@ def print_points(stem: str, step: Step, body: Body) -> DeviceKernel:
         for position, (out, element) in enumerate(zip(outputs, elements, strict=True), count):
             code.store(place(code, f"%p{position}", index, out.strides), code.convert(element, out.spec.dtype))
     code.ret()
-    launch = Launch(f"@{code.name}", (-(-total // _THREADS), 1, 1), (_THREADS, 1, 1), tuple(range(len(pointers))))
+    launch = Launch(f"@{code.name}", (-(-total // threads), 1, 1), (threads, 1, 1), tuple(range(len(pointers))))
     return DeviceKernel(code.module(), (launch,))
 
 

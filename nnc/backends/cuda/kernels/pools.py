@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from nnc.backends.cuda.kernels.points import place, print_points
 from nnc.backends.cuda.kernels.registry import add_printed
 from nnc.base import dtypes
 from nnc.commands.windows import Padding, Shape, spatial_axes
+from nnc.device.target import GpuTarget
 from nnc.graph import TensorSpec
 from nnc.lower.kernels.builder import Carried, Value, has_code
 from nnc.lower.kernels.launch import DeviceKernel
@@ -148,7 +150,7 @@ def _replaced(index: Index, axes: slice, by: Sequence[Value]) -> Index:
     return found
 
 
-def _max(step: Step, wanted: Callable[[Value, Value], Sequence[Value]]) -> DeviceKernel:
+def _max(step: Step, machine: GpuTarget, wanted: Callable[[Value, Value], Sequence[Value]]) -> DeviceKernel:
     """The greatest element of each window and its place, of which some are wanted."""
     x = step.inputs[0]
     windows, record = _Windows.of(step, x.spec, step.outputs[0].spec), record_of(x.spec.dtype, "gt")
@@ -171,10 +173,10 @@ def _max(step: Step, wanted: Callable[[Value, Value], Sequence[Value]]) -> Devic
         _visit(code, bounds, best, visit)
         return wanted(*best.values)
 
-    return print_points("max_pool", step, body)
+    return print_points("max_pool", step, machine, body)
 
 
-def _sum_pool(step: Step) -> DeviceKernel:
+def _sum_pool(step: Step, machine: GpuTarget) -> DeviceKernel:
     (x,), (out,) = step.inputs, step.outputs
     windows = _Windows.of(step, x.spec, out.spec)
 
@@ -189,10 +191,10 @@ def _sum_pool(step: Step) -> DeviceKernel:
         _visit(code, [windows.places(code, axis, i) for axis, i in enumerate(own)], total, visit)
         return total.values
 
-    return print_points("sum_pool", step, body)
+    return print_points("sum_pool", step, machine, body)
 
 
-def _pick_pool(step: Step) -> DeviceKernel:
+def _pick_pool(step: Step, machine: GpuTarget) -> DeviceKernel:
     (x, given), (out,) = step.inputs, step.outputs
     windows = _Windows.of(step, x.spec, out.spec)
 
@@ -212,10 +214,10 @@ def _pick_pool(step: Step) -> DeviceKernel:
         source = place(code, "%p0", _replaced(index, windows.axes, at[::-1]), x.strides)
         return [code.guarded(inside, lambda: code.load(source, x.spec.dtype))]
 
-    return print_points("pick_pool", step, body)
+    return print_points("pick_pool", step, machine, body)
 
 
-def _input_grad(step: Step) -> DeviceKernel:
+def _input_grad(step: Step, machine: GpuTarget) -> DeviceKernel:
     """The sum over the windows that hold an element; of those whose place it is, where places are given."""
     ct, (out,) = step.inputs[0], step.outputs
     windows = _Windows.of(step, out.spec, ct.spec)
@@ -238,16 +240,16 @@ def _input_grad(step: Step) -> DeviceKernel:
         _visit(code, [(0, each.count) for each in holders], total, visit)
         return total.values
 
-    return print_points("pool_grad", step, body)
+    return print_points("pool_grad", step, machine, body)
 
 
 def _supports(specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:
     return has_code(specs[0].dtype)
 
 
-add_printed("max_pool", lambda step: _max(step, lambda best, at: [best]), _supports)
-add_printed("max_pool_places", lambda step: _max(step, lambda best, at: [at]), _supports)
-add_printed("max_pool_both", lambda step: _max(step, lambda best, at: [best, at]), _supports)
+add_printed("max_pool", partial(_max, wanted=lambda best, at: [best]), _supports)
+add_printed("max_pool_places", partial(_max, wanted=lambda best, at: [at]), _supports)
+add_printed("max_pool_both", partial(_max, wanted=lambda best, at: [best, at]), _supports)
 add_printed("sum_pool", _sum_pool, _supports)
 add_printed("pick_pool", _pick_pool, _supports)
 add_printed("sum_pool_input_grad", _input_grad, _supports)

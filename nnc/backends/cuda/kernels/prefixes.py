@@ -17,11 +17,8 @@ from nnc.backends.cuda.kernels.row_threads import RowThreads
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
 from nnc.commands.rules import Reduction
-from nnc.device.targets.gpu import GPU_GRIDS
 from nnc.lower.kernels.builder import Carried, Value
 from nnc.lower.kernels.reductions import combined
-
-_WARP = GPU_GRIDS.lanes
 
 
 class Prefixes:
@@ -39,6 +36,7 @@ class Prefixes:
         thread: the number of the thread in its block.
         row: the number of its row in the block.
         member: the number of the thread in its row.
+        warp: threads of a warp.
     """
 
     def __init__(
@@ -51,6 +49,7 @@ class Prefixes:
         self.lost: list[Value] = []
         self.thread = code.special("tid.x")
         self.row, self.member = layout.split(code, self.thread)
+        self.warp = layout.grids.lanes
 
     # -- values --------------------------------------------------------------------------------------------------------
 
@@ -112,7 +111,7 @@ class Prefixes:
         """
         code, members = self.code, self.layout.members
         state = Carried([carry, self._any_lost()])
-        room = code.shared(2 * self.layout.threads // _WARP * self.wide.itemsize) if members > _WARP else ""
+        room = code.shared(2 * self.layout.threads // self.warp * self.wide.itemsize) if members > self.warp else ""
         with code.loop(first, end, members, [state]) as base:
             total, lost = state.values
             i = code.add(base, self.member)
@@ -160,20 +159,20 @@ class Prefixes:
     def _exchange(self, x: Value, base: Value, first: Value, room: str) -> tuple[Value, Value]:
         """The values of all threads of the row in front of this one, and those of all its threads, as one each."""
         code, members = self.code, self.layout.members
-        lane = code.and_(self.member, code.integer(_WARP - 1))
-        width = min(members, _WARP)
+        lane = code.and_(self.member, code.integer(self.warp - 1))
+        width = min(members, self.warp)
         x = self._along_warp(x, lane, width)
         is_behind = code.compare("gt", lane, code.integer(0))
         before = code.select(is_behind, code.exchange("up", x, 1), self.neutral()) if width > 1 else self.neutral()
-        if members <= _WARP:
-            in_warp = code.and_(self.thread, code.integer(_WARP - 1))
+        if members <= self.warp:
+            in_warp = code.and_(self.thread, code.integer(self.warp - 1))
             return before, code.exchange("idx", x, code.or_(in_warp, code.integer(width - 1))) if width > 1 else x
-        warps = members // _WARP
+        warps = members // self.warp
         size, own = self.wide.itemsize, code.shr(self.member, code.integer(5))
         turn = code.and_(code.div(code.sub(base, first), code.integer(members)), code.integer(1))
         half = code.add(code.mul(turn, code.integer(self.layout.rows)), self.row)
         totals = code.offset(room, code.mul(half, code.integer(warps * size)))
-        with code.when(code.compare("eq", lane, code.integer(_WARP - 1))):
+        with code.when(code.compare("eq", lane, code.integer(self.warp - 1))):
             code.store(code.offset(totals, code.mul(own, code.integer(size))), x)
         code.barrier()
         number = code.intrinsic("smin", lane, code.integer(warps - 1))
@@ -215,7 +214,7 @@ class Prefixes:
 
     def _run(self, source: str, target: str, first: Value, end: Value, carry: Value, stored: Value | None) -> Value:
         """Elements one after the other, several of which are read at once."""
-        code, together = self.code, GPU_GRIDS.vectors_at_once
+        code, together = self.code, self.layout.grids.vectors_at_once
         state = Carried([carry, code.constant(False, dtypes.bool_)])
         place = Carried([first])
 

@@ -6,22 +6,24 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from nnc.device import CUDA
+from nnc.device.target import GpuTarget
 from nnc.graph import Command, Kernel, TensorSpec, add_kernel, command, reference
+from nnc.graph.registry import KernelFactory
 from nnc.lower.kernels.launch import DeviceKernel
 from nnc.lower.kernels.references import store
 from nnc.lower.plan.stages import Step
 
 BACKEND = "printed"
 
-Print = Callable[[Step], DeviceKernel | None]
+Print = Callable[[Step, GpuTarget], DeviceKernel | None]
 Supports = Callable[[tuple[TensorSpec, ...], Mapping[str, Any]], bool]
-Workspace = Callable[[tuple[TensorSpec, ...], Mapping[str, Any]], int]
+Workspace = Callable[[tuple[TensorSpec, ...], Mapping[str, Any], GpuTarget], int]
 
 
 def add_printed(
-    target: Command | str, native: Print, supports: Supports, workspace: Workspace = lambda specs, params: 0
+    target: Command | str, native: Print, supports: Supports, workspace: Workspace = lambda specs, params, machine: 0
 ) -> None:
-    """Adds the printed kernel of a command; where nothing is compiled, the command runs by its reference.
+    """Adds the printed kernel of a command, one for each machine; where nothing is compiled, the command runs by its reference.
 
     Args:
         native: prints the kernel of a step; it returns None for a step that only the reference can run.
@@ -36,4 +38,10 @@ def add_printed(
             found, results, outputs[: len(results) if isinstance(results, tuple) else 1]
         )  # behind them lies the workspace
 
-    add_kernel(found, Kernel(BACKEND, run, supports, workspace=workspace, native=native, device=CUDA))
+    def make(machine: GpuTarget) -> Kernel:
+        return Kernel(
+            BACKEND, run, supports, device=CUDA, native=lambda step: native(step, machine),
+            workspace=lambda specs, params: workspace(specs, params, machine),
+        )  # fmt: skip
+
+    add_kernel(found, KernelFactory(BACKEND, make, device=CUDA))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nnc.backends.cuda.kernels.code import GpuCode
-from nnc.device.targets.gpu import GPU_GRIDS
+from nnc.device.target import GpuTarget, Grids
 from nnc.lower.kernels.axes import Axes
 from nnc.lower.kernels.builder import Value
 from nnc.lower.plan.stages import View
@@ -18,12 +18,14 @@ class RowThreads:
     """Divides the threads of a block among rows: each row has the same number of threads.
 
     Attributes:
+        grids: the shapes of launches.
         across: whether neighbouring threads have neighbouring rows.
         lanes: elements that a thread reads at once.
         members: threads of a row; a power of two.
         rows: rows of a block; a power of two.
     """
 
+    grids: Grids
     across: bool
     lanes: int
     members: int
@@ -42,7 +44,7 @@ class RowThreads:
         return (low, high) if self.across else (high, low)
 
 
-def choose_row_threads(views: Sequence[View], axis: int, axes: Axes, parts: int = 1) -> RowThreads:
+def choose_row_threads(views: Sequence[View], axis: int, axes: Axes, machine: GpuTarget, parts: int = 1) -> RowThreads:
     """Chooses the threads for rows.
 
     Args:
@@ -51,25 +53,25 @@ def choose_row_threads(views: Sequence[View], axis: int, axes: Axes, parts: int 
         axes: the other axes; the views see them first.
         parts: the number of parts into which rows are cut, each with blocks of its own.
     """
-    x, count = views[0], len(views)
+    x, count, grids = views[0], len(views), machine.grids
     n, step, size = x.spec.shape[axis], x.strides[axis], x.spec.dtype.itemsize
     across = bool(axes.shape) and abs(axes.strides[0][-1]) < abs(step)
     dense = all(view.strides[axis] == size == view.spec.dtype.itemsize for view in views)
-    lanes = 1 if across or not dense else GPU_GRIDS.vector_bytes // size
+    lanes = 1 if across or not dense else grids.vector_bytes // size
     places = [place for view in views for place in (view.offset, *(nbytes for _, nbytes in view.advances))]
-    alignment = math.gcd(GPU_GRIDS.aligned_bytes, *places, *(s for strides in axes.strides[:count] for s in strides))
+    alignment = math.gcd(grids.aligned_bytes, *places, *(s for strides in axes.strides[:count] for s in strides))
     while n % lanes or alignment % (lanes * size):
         lanes //= 2
     length, members, least = -(-(n // lanes) // parts), 1, at_least(axes.size)
     if across:
-        while members * min(least, GPU_GRIDS.lanes) < GPU_GRIDS.threads and 4 * members <= length:
+        while members * min(least, grids.lanes) < grids.threads and 4 * members <= length:
             members *= 2
     else:
-        most = min(GPU_GRIDS.most_threads, at_least(length))
-        while members < most and (members < GPU_GRIDS.lanes or axes.size * members < GPU_GRIDS.busy_threads):
+        most = min(grids.most_threads, at_least(length))
+        while members < most and (members < grids.lanes or axes.size * members < grids.busy_threads):
             members *= 2
-    rows = max(min(GPU_GRIDS.threads // members, least), GPU_GRIDS.lanes // members, 1)
-    return RowThreads(across, lanes, members, rows)
+    rows = max(min(grids.threads // members, least), grids.lanes // members, 1)
+    return RowThreads(grids, across, lanes, members, rows)
 
 
 def at_least(count: int) -> int:

@@ -14,7 +14,6 @@ from nnc.backends.cuda.kernels.operands import Operands
 from nnc.backends.cuda.kernels.values import ThreadValues
 from nnc.base import dtypes
 from nnc.base.dtypes import accumulator
-from nnc.device.targets.gpu import GPU_GRIDS
 from nnc.graph import Node, Symbol
 from nnc.lower.kernels.builder import Carried, Value
 from nnc.lower.kernels.launch import DeviceKernel
@@ -202,7 +201,7 @@ class Rows(ThreadValues):
         if self.inside is not None:
             end = code.select(self.inside, end, code.integer(0))
         together = self._vectors_at_once(reduced)
-        stride, piece = layout.members, GPU_GRIDS.summands * together * layout.members
+        stride, piece = layout.members, self.operands.grids.summands * together * layout.members
         if layout.length <= 2 * piece or not reduced:
             return self._piece(outer, reduced, full, start, end)
         sums = Carried([identity(code, node, self.lanes) for node in reduced])
@@ -214,9 +213,9 @@ class Rows(ThreadValues):
 
     def _vectors_at_once(self, reduced: Sequence[Node]) -> int:
         """Vectors that the thread reads at once, each of which has sums of its own in registers."""
-        together, width = GPU_GRIDS.vectors_at_once, self.layout.width
+        together, width = self.operands.grids.vectors_at_once, self.layout.width
         words = sum(max(accumulator(node.inputs[0].dtype).itemsize // 4, 1) * width for node in reduced)
-        while together > 1 and together * words > GPU_GRIDS.kept_words:
+        while together > 1 and together * words > self.operands.grids.kept_words:
             together //= 2
         return together if self.layout.length >= 2 * together * self.layout.members else 1
 
@@ -274,7 +273,7 @@ class Rows(ThreadValues):
 
     def _exchange_along(self, reduced: Sequence[Node], totals: Sequence[Value]) -> list[Value]:
         """Exchanges within warps, and then, where a row has several, between the warps of the row with one barrier."""
-        code, layout, lanes = self.code, self.layout, GPU_GRIDS.lanes
+        code, layout, lanes = self.code, self.layout, self.operands.grids.lanes
         sums = [self._butterfly(node, x, min(layout.members, lanes)) for node, x in zip(reduced, totals, strict=True)]
         if layout.members <= lanes:
             return sums
@@ -319,7 +318,6 @@ class Rows(ThreadValues):
         nbytes = like.dtype.itemsize * max(like.lanes, 1)
         return self.code.offset(room, self.code.mul(self.wide(number), self.code.integer(nbytes)))
 
-    @staticmethod
-    def aligned(x: Value) -> int:
+    def aligned(self, x: Value) -> int:
         """Bytes that divide the addresses of values in shared memory and in the workspace."""
-        return min(x.dtype.itemsize * max(x.lanes, 1), GPU_GRIDS.vector_bytes)
+        return min(x.dtype.itemsize * max(x.lanes, 1), self.operands.grids.vector_bytes)

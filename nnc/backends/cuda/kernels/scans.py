@@ -18,7 +18,7 @@ from nnc.backends.cuda.kernels.registry import add_printed
 from nnc.backends.cuda.kernels.row_threads import choose_row_threads
 from nnc.base import dtypes
 from nnc.commands.rules import cumulative
-from nnc.device.targets.gpu import GPU_GRIDS
+from nnc.device.target import GpuTarget
 from nnc.graph import Command, TensorSpec
 from nnc.lower.kernels.axes import Axes
 from nnc.lower.kernels.builder import Carried, Value
@@ -26,26 +26,26 @@ from nnc.lower.kernels.launch import DeviceKernel, Launch
 from nnc.lower.kernels.reductions import combined, has_reduction
 from nnc.lower.plan.stages import Step, View
 
-_WARP = GPU_GRIDS.lanes
 _FLAG = dtypes.uint32  # of a row that must be made again
 _TOTALS, _RESULTS, _AGAIN, _WHOLE = "totals", "results", "again", "whole"
 
 
-def _scan(step: Step) -> DeviceKernel:
+def _scan(step: Step, machine: GpuTarget) -> DeviceKernel:
     (x,), out = step.inputs, step.outputs[0]
     axis = step.params["axis"] % x.spec.ndim
     if not x.spec.size:
         return DeviceKernel("", ())
-    parts = _parts(x.spec, axis) if len(step.outputs) > 1 else 1
+    parts = _parts(x.spec, axis, machine) if len(step.outputs) > 1 else 1
     printers = [
-        _Scan(step.command, x, out, axis, parts, phase) for phase in ((_TOTALS, _RESULTS) if parts > 1 else (_WHOLE,))
+        _Scan(step.command, x, out, axis, machine, parts, phase)
+        for phase in ((_TOTALS, _RESULTS) if parts > 1 else (_WHOLE,))
     ]
     texts, launches = [each.text() for each in printers], [each.launch() for each in printers]
     if parts > 1 and printers[0].may_overflow:
-        last = _Scan(step.command, x, out, axis, parts, _AGAIN)
+        last = _Scan(step.command, x, out, axis, machine, parts, _AGAIN)
         texts.append(last.again())
-        blocks = -(-last.axes.size // _WARP)
-        launches.append(Launch(f"@{last.code.name}", (blocks, 1, 1), (_WARP, 1, 1), (0, 1, 2)))
+        blocks = -(-last.axes.size // last.warp)
+        launches.append(Launch(f"@{last.code.name}", (blocks, 1, 1), (last.warp, 1, 1), (0, 1, 2)))
     return DeviceKernel("\n".join(texts), tuple(launches))
 
 
@@ -55,21 +55,21 @@ def _rows_of(x: View, out: View, axis: int) -> Axes:
     return Axes(tuple(x.spec.shape[k] for k in kept), tuple(strides)).ordered(0)
 
 
-def _parts(spec: TensorSpec, axis: int) -> int:
+def _parts(spec: TensorSpec, axis: int, machine: GpuTarget) -> int:
     """Into how many parts rows are cut; only sizes count, since the workspace is planned before operands have places."""
     x = View.whole(0, spec)
     axes = _rows_of(x, x, axis)
-    layout = choose_row_threads([x, x], axis, axes)
-    wanted = GPU_GRIDS.busy_threads // (-(-axes.size // layout.rows) * layout.threads)
-    least = GPU_GRIDS.part_rows * layout.members if layout.across else GPU_GRIDS.part_elements
-    parts = min(wanted, spec.shape[axis] // least, GPU_GRIDS.parts)
-    return parts if parts >= GPU_GRIDS.least_parts else 1
+    layout, grids = choose_row_threads([x, x], axis, axes, machine), machine.grids
+    wanted = grids.busy_threads // (-(-axes.size // layout.rows) * layout.threads)
+    least = grids.part_rows * layout.members if layout.across else grids.part_elements
+    parts = min(wanted, spec.shape[axis] // least, grids.parts)
+    return parts if parts >= grids.least_parts else 1
 
 
-def _workspace(specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> int:
+def _workspace(specs: tuple[TensorSpec, ...], params: Mapping[str, Any], machine: GpuTarget) -> int:
     """The bytes of the totals of all parts, and of a flag for each row."""
     (x,), axis = specs, params["axis"] % specs[0].ndim
-    parts = _parts(x, axis) if x.size else 1
+    parts = _parts(x, axis, machine) if x.size else 1
     rows = x.size // max(x.shape[axis], 1)
     return rows * (parts * dtypes.accumulator(x.dtype).itemsize + _FLAG.itemsize) if parts > 1 else 0
 
@@ -84,11 +84,13 @@ class _Scan(Prefixes):
             all in one.
     """
 
-    def __init__(self, command: Command, x: View, out: View, axis: int, parts: int, phase: str) -> None:
+    def __init__(
+        self, command: Command, x: View, out: View, axis: int, machine: GpuTarget, parts: int, phase: str
+    ) -> None:
         self.phase, self.parts, self.axes = phase, parts, _rows_of(x, out, axis)
-        layout = choose_row_threads([x, out], axis, self.axes, parts)
+        layout = choose_row_threads([x, out], axis, self.axes, machine, parts)
         pointers = ["noalias readonly", "noalias"] + ["noalias"] * (parts > 1)
-        code = GpuCode(f"KERNEL_{phase}", pointers, _WARP if phase == _AGAIN else layout.threads)
+        code = GpuCode(f"KERNEL_{phase}", pointers, machine.grids.lanes if phase == _AGAIN else layout.threads)
         count = x.spec.shape[axis] // layout.lanes  # vectors of a row
         super().__init__(
             code, cumulative[command], x.spec.dtype, layout, -(-count // parts), (x.strides[axis], out.strides[axis])
@@ -139,7 +141,7 @@ class _Scan(Prefixes):
     def again(self) -> str:
         """The function in which a thread makes a row again whose flag is set."""
         code = self.code
-        number = code.add(code.mul(code.special("ctaid.x"), code.integer(_WARP)), code.special("tid.x"))
+        number = code.add(code.mul(code.special("ctaid.x"), code.integer(self.warp)), code.special("tid.x"))
         with code.when(code.compare("lt", number, code.integer(self.axes.size))):
             flag = code.load(self._flag_at(number), _FLAG)
             with code.when(code.compare("ne", flag, code.constant(0, _FLAG))):
@@ -191,7 +193,7 @@ class _Scan(Prefixes):
 
     def _totals_before(self, number: Value, part: Value) -> Value:
         """The totals of all parts in front, added up in their order."""
-        code, together = self.code, 2 * GPU_GRIDS.vectors_at_once
+        code, together = self.code, 2 * self.layout.grids.vectors_at_once
         total = Carried([self.neutral(), code.constant(False, dtypes.bool_)])
         with code.loop(0, part, together, [total]) as i:
             places = [code.add(i, code.integer(k)) for k in range(together)]

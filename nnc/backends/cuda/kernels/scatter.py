@@ -25,14 +25,13 @@ from nnc.backends.cuda.kernels.units import in_vectors, places_of, unit_of
 from nnc.backends.cuda.kernels.writes import Writes, in_parts
 from nnc.base import dtypes
 from nnc.base.dtypes import TAPE, DType
-from nnc.device.targets.gpu import GPU_GRIDS
+from nnc.device.target import GpuTarget
 from nnc.graph import TensorSpec
 from nnc.lower.kernels.axes import Axes
 from nnc.lower.kernels.indexed import COMBINE, Indexed
 from nnc.lower.kernels.launch import DeviceKernel
 from nnc.lower.plan.stages import Step, View
 
-_THREADS = GPU_GRIDS.threads
 _ATOMIC = ("add", "min", "max")  # of integers of 4 and 8 bytes
 
 
@@ -50,22 +49,22 @@ def _order_of(specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> Order
     return Order.of(x, indices[0], params)
 
 
-def _workspace(specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> int:
+def _workspace(specs: tuple[TensorSpec, ...], params: Mapping[str, Any], machine: GpuTarget) -> int:
     order = _order_of(specs, params)
     return 0 if order is None else order.nbytes
 
 
-def _scatter(step: Step) -> DeviceKernel | None:
+def _scatter(step: Step, machine: GpuTarget) -> DeviceKernel | None:
     x, updates, *indices = step.inputs
     out, op, params = step.outputs[0], step.params["op"], step.params
     box = Indexed(in_parts(out, op), tuple(indices), params["axes"], params["batch"], params["mode"])
     count = math.prod(box.outer)
     if count and box.refuses and not out.spec.size:
-        return check_indices(step, box)
-    series = Series()
+        return check_indices(step, machine, box)
+    series = Series(machine)
     if not _is_same(x, out):
         Copies(step, series).add(0, x, out)
-    writes = Writes(step, box, in_parts(updates, op), is_update=_is_same(x, out))
+    writes = Writes(step, machine, box, in_parts(updates, op), is_update=_is_same(x, out))
     order = _order_of(step.input_specs, params)
     if not count or not out.spec.size:
         pass
@@ -96,9 +95,9 @@ def _write_each(series: Series, writes: Writes, op: str) -> None:
     is_atomic = _is_atomic(dtype, op) and not writes.step.params.get("unique", False)
     lanes = 1
     if not is_atomic:
-        axes, lanes = in_vectors(axes, dtype.itemsize, (0, 1), writes.alignment)
-    code = writes.begin("write", _THREADS)
-    unit = unit_of(code, axes.size, _THREADS)
+        axes, lanes = in_vectors(axes, dtype.itemsize, (0, 1), writes.alignment, writes.machine)
+    code = writes.begin("write", writes.threads)
+    unit = unit_of(code, axes.size, writes.threads)
     with code.when(code.compare("lt", unit, code.like(unit, axes.size))):
         to_update, to_row, *to_indices = places_of(code, axes, unit)
         places = [code.offset(writes.index(k), at) for k, at in enumerate(to_indices)]
@@ -112,7 +111,7 @@ def _write_each(series: Series, writes: Writes, op: str) -> None:
                 _join_atomically(code, source, place, dtype, op)
             else:
                 _write(code, source, place, dtype, lanes, op)
-    writes.end(series, code, -(-axes.size // _THREADS), _THREADS)
+    writes.end(series, code, -(-axes.size // writes.threads), writes.threads)
 
 
 def _write(code: GpuCode, source: str, target: str, dtype: DType, lanes: int, op: str) -> None:
@@ -133,10 +132,10 @@ def _join_atomically(code: GpuCode, source: str, target: str, dtype: DType, op: 
     code.line(f"%{code.fresh()[1:]} = atomicrmw {name} ptr {target}, {new.typed} monotonic")
 
 
-def _dynamic_update_slice(step: Step) -> DeviceKernel | None:
+def _dynamic_update_slice(step: Step, machine: GpuTarget) -> DeviceKernel | None:
     x, update, *starts = step.inputs
     (out,), mode = step.outputs, step.params["mode"]
-    series = Series()
+    series = Series(machine)
     if not starts:
         Copies(step, series).add(1, update, out)
         return series.kernel()
@@ -146,11 +145,11 @@ def _dynamic_update_slice(step: Step) -> DeviceKernel | None:
         parts = in_parts(update, "set")
         table = boxes(in_parts(out, "set"), parts.spec.shape, len(starts))
         box = Indexed(table, tuple(starts), tuple(range(len(starts))), 0, mode)
-        _write_each(series, Writes(step, box, parts, is_update=_is_same(x, out)), "set")
+        _write_each(series, Writes(step, machine, box, parts, is_update=_is_same(x, out)), "set")
     elif mode == "error":
         table = boxes(out, update.spec.shape, len(starts))
         box = Indexed(table, tuple(starts), tuple(range(len(starts))), 0, mode)
-        series.add(check_indices(step, box, _is_same(x, out)), range(len(step.inputs) + 2))
+        series.add(check_indices(step, machine, box, _is_same(x, out)), range(len(step.inputs) + 2))
     return series.kernel()
 
 

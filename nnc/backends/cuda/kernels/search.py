@@ -9,6 +9,7 @@ from nnc.backends.cuda.kernels.code import GpuCode
 from nnc.backends.cuda.kernels.points import place, print_points
 from nnc.backends.cuda.kernels.registry import add_printed
 from nnc.base import dtypes
+from nnc.device.target import GpuTarget
 from nnc.graph import TensorSpec
 from nnc.lower.kernels.builder import Carried, Value
 from nnc.lower.kernels.keys import has_keys, key_of
@@ -16,7 +17,7 @@ from nnc.lower.kernels.launch import DeviceKernel
 from nnc.lower.plan.stages import Step
 
 
-def _searchsorted(step: Step) -> DeviceKernel:
+def _searchsorted(step: Step, machine: GpuTarget) -> DeviceKernel:
     rows, values = step.inputs
     batch, n, kind = rows.spec.ndim - 1, rows.spec.shape[-1], rows.spec.dtype
     comes_after = "lt" if step.params["side"] == "left" else "le"
@@ -39,7 +40,7 @@ def _searchsorted(step: Step) -> DeviceKernel:
             left.values = [code.sub(left.values[0], half)]
         return [skip(found.values[0], code.integer(1)) if n else code.integer(0)]
 
-    return print_points("search", step, body)
+    return print_points("search", step, machine, body)
 
 
 def _supports(specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:

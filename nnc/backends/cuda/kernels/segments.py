@@ -17,21 +17,18 @@ from nnc.backends.cuda.kernels.units import count_below, either, in_vectors, pla
 from nnc.backends.cuda.kernels.writes import Writes
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
-from nnc.device.targets.gpu import GPU_GRIDS
 from nnc.lower.kernels.axes import Axes
 from nnc.lower.kernels.builder import Carried, Value
 from nnc.lower.kernels.indexed import COMBINE
-
-_THREADS = GPU_GRIDS.threads
 
 
 def write_last(series: Series, writes: Writes, order: Order) -> None:
     """Writes the last of the sorted updates of each place: a thread writes a vector of one row."""
     item = writes.target.spec.dtype.itemsize
-    columns, lanes = in_vectors(writes.columns, item, (0, 1), writes.row_alignment)
+    columns, lanes = in_vectors(writes.columns, item, (0, 1), writes.row_alignment, writes.machine)
     width = columns.size
-    code = writes.begin("last", _THREADS)
-    unit = unit_of(code, order.count * width, _THREADS)
+    code = writes.begin("last", writes.threads)
+    unit = unit_of(code, order.count * width, writes.threads)
     with code.when(code.compare("lt", unit, code.like(unit, order.count * width))):
         n = code.convert(code.div(unit, code.like(unit, width)), dtypes.int64)
         join = _Join(code, writes, order, "set", code.rem(unit, code.like(unit, width)), columns)
@@ -44,7 +41,7 @@ def write_last(series: Series, writes: Writes, order: Order) -> None:
             aligned = lanes * item
             new = code.load(join.update_at(key), join.dtype, lanes if lanes > 1 else 0, align=aligned)
             code.store(join.target_at(row), new, align=aligned)
-    writes.end(series, code, -(-order.count * width // _THREADS), _THREADS)
+    writes.end(series, code, -(-order.count * width // writes.threads), writes.threads)
 
 
 def join_updates(series: Series, writes: Writes, order: Order) -> None:
@@ -52,13 +49,13 @@ def join_updates(series: Series, writes: Writes, order: Order) -> None:
     op = writes.step.params["op"]
     columns = writes.columns
     for name, count in (("join", order.chunks), ("finish", order.chunks - 1)):
-        code = writes.begin(name, _THREADS)
-        unit = unit_of(code, count * order.width, _THREADS)
+        code = writes.begin(name, writes.threads)
+        unit = unit_of(code, count * order.width, writes.threads)
         with code.when(code.compare("lt", unit, code.like(unit, count * order.width))):
             chunk = code.convert(code.div(unit, code.like(unit, order.width)), dtypes.int64)
             join = _Join(code, writes, order, op, code.rem(unit, code.like(unit, order.width)), columns)
             (join.chunk if name == "join" else join.finish)(chunk)
-        writes.end(series, code, -(-count * order.width // _THREADS), _THREADS)
+        writes.end(series, code, -(-count * order.width // writes.threads), writes.threads)
 
 
 @dataclass(slots=True)

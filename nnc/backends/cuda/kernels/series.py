@@ -7,15 +7,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from nnc.backends.cuda.compiler.assembling import join
+from nnc.device.target import GpuTarget
 from nnc.lower.kernels.launch import DeviceKernel
 
 _STEM = re.compile("KERNEL_")
 
 
 class Series:
-    """Kernels of one step, in the order of their launches."""
+    """Kernels of one step for a machine, in the order of their launches."""
 
-    def __init__(self) -> None:
+    def __init__(self, machine: GpuTarget) -> None:
+        self.machine = machine
         self._kernels = list[DeviceKernel]()
 
     def add(self, kernel: DeviceKernel, operands: Sequence[int]) -> None:

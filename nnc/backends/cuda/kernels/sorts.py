@@ -20,7 +20,7 @@ from nnc.backends.cuda.kernels.registry import add_printed
 from nnc.backends.cuda.kernels.row_threads import at_least
 from nnc.backends.cuda.kernels.words import MOST_ELEMENTS, Word, Words
 from nnc.base import dtypes
-from nnc.device.targets.gpu import GPU_GRIDS
+from nnc.device.target import GpuTarget, Grids
 from nnc.graph import TensorSpec
 from nnc.lower.kernels.axes import Axes, word_of
 from nnc.lower.kernels.builder import Value
@@ -38,6 +38,7 @@ class _Sort:
     """The sort of one step.
 
     Attributes:
+        grids: the shapes of launches.
         x: the operand.
         axis: the axis along which rows lie.
         values: the result for the elements, and its position among the parameters; None: there is none.
@@ -46,6 +47,7 @@ class _Sort:
         words: the keys by which elements are sorted.
     """
 
+    grids: Grids
     x: View
     axis: int
     values: tuple[View, int] | None
@@ -72,18 +74,18 @@ class _Sort:
         return Axes(tuple(self.x.spec.shape[k] for k in kept), strides).ordered(0)
 
 
-def _first_runs(n: int, wanted: int, words: Words) -> Runs:
+def _first_runs(n: int, wanted: int, words: Words, grids: Grids) -> Runs:
     """The runs that networks sort."""
     tile = min(_TILE if len(words.kinds) == 1 else _LONG_TILE, at_least(n))
     kept = min(tile, wanted)
-    return Runs(-(-n // tile), kept, kept, wanted)
+    return Runs(-(-n // tile), kept, kept, wanted, grids.threads)
 
 
 def _print(sort: _Sort) -> DeviceKernel | None:
     rows = sort.axes.size
     if not rows or not sort.wanted:
         return DeviceKernel("", ())
-    runs = _first_runs(sort.n, sort.wanted, sort.words)
+    runs = _first_runs(sort.n, sort.wanted, sort.words, sort.grids)
     count = 1 + len(sort.results)
     printers = [_Tiles(sort, runs)]
     texts, launches = [printers[0].text()], [printers[0].launch(count)]
@@ -92,7 +94,7 @@ def _print(sort: _Sort) -> DeviceKernel | None:
         texts.append(_merge(sort, runs, number, extent))
         merged = runs.merged()
         grid = (rows * merged.count * merged.tiles, 1, 1)
-        launches.append(Launch(f"@KERNEL_merge{number}", grid, (GPU_GRIDS.threads, 1, 1), tuple(range(count + 1))))
+        launches.append(Launch(f"@KERNEL_merge{number}", grid, (runs.threads, 1, 1), tuple(range(count + 1))))
         runs, number = merged, number + 1
     return DeviceKernel("\n".join(texts), tuple(launches))
 
@@ -135,10 +137,10 @@ class _Tiles:
     def __init__(self, sort: _Sort, runs: Runs) -> None:
         self.sort, self.runs = sort, runs
         self.size = min(_TILE if len(sort.words.kinds) == 1 else _LONG_TILE, at_least(sort.n))
-        self.each = min(_EACH, max(self.size // GPU_GRIDS.lanes, 1))
+        self.each = min(_EACH, max(self.size // sort.grids.lanes, 1))
         self.members = self.size // self.each
         units = sort.axes.size * runs.count
-        self.rows = max(min(GPU_GRIDS.threads // self.members, at_least(units)), GPU_GRIDS.lanes // self.members, 1)
+        self.rows = max(min(sort.grids.threads // self.members, at_least(units)), sort.grids.lanes // self.members, 1)
         self.units = units
 
     def launch(self, count: int) -> Launch:
@@ -161,7 +163,7 @@ class _Tiles:
         begin = code.mul(tile, code.integer(self.size))
         numbers = [code.add(member, code.integer(i * self.members)) for i in range(self.each)]
         held = [self._word(code, places[0], code.add(begin, each)) for each in numbers]
-        held = Network(code, sort.words, self.members, self.rows, row, member).sort(held)
+        held = Network(code, sort.grids.lanes, sort.words, self.members, self.rows, row, member).sort(held)
         target = [] if is_whole else _buffer(code, sort, runs.extent, 0)
         for i, word in zip(numbers, held, strict=True):
             with code.when(code.and_(is_unit, code.compare("lt", i, code.integer(runs.length)))):
@@ -184,7 +186,7 @@ def _merge(sort: _Sort, runs: Runs, turn: int, extent: int) -> str:
 
     `extent`: words between the rows of a buffer.
     """
-    code = GpuCode(f"KERNEL_merge{turn}", _pointers(sort, True), GPU_GRIDS.threads)
+    code = GpuCode(f"KERNEL_merge{turn}", _pointers(sort, True), runs.threads)
     row, pair, tile = row_pair_tile(code, runs)
     source, target = (_buffer(code, sort, extent, number % 2) for number in (turn, turn + 1))
     begin, merged = code.mul(row, code.integer(extent)), runs.merged()
@@ -205,33 +207,49 @@ def _merge(sort: _Sort, runs: Runs, turn: int, extent: int) -> str:
 # -- commands ----------------------------------------------------------------------------------------------------------
 
 
-def _sort(step: Step) -> DeviceKernel | None:
+def _sort(step: Step, machine: GpuTarget) -> DeviceKernel | None:
     (x,), p = step.inputs, step.params
     axis = p["axis"] % x.spec.ndim
-    return _print(_Sort(x, axis, (step.outputs[0], 1), None, x.spec.shape[axis], Words(x.spec.dtype, p["descending"])))
-
-
-def _argsort(step: Step) -> DeviceKernel | None:
-    (x,), p = step.inputs, step.params
-    axis = p["axis"] % x.spec.ndim
-    return _print(_Sort(x, axis, None, (step.outputs[0], 1), x.spec.shape[axis], Words(x.spec.dtype, p["descending"])))
-
-
-def _top_k(step: Step) -> DeviceKernel | None:
-    (x,), outputs = step.inputs, step.outputs
     return _print(
-        _Sort(x, x.spec.ndim - 1, (outputs[0], 1), (outputs[1], 2), step.params["k"], Words(x.spec.dtype, True))
+        _Sort(
+            machine.grids, x, axis, (step.outputs[0], 1), None, x.spec.shape[axis], Words(x.spec.dtype, p["descending"])
+        )
     )
 
 
-def _workspace(specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> int:
+def _argsort(step: Step, machine: GpuTarget) -> DeviceKernel | None:
+    (x,), p = step.inputs, step.params
+    axis = p["axis"] % x.spec.ndim
+    return _print(
+        _Sort(
+            machine.grids, x, axis, None, (step.outputs[0], 1), x.spec.shape[axis], Words(x.spec.dtype, p["descending"])
+        )
+    )
+
+
+def _top_k(step: Step, machine: GpuTarget) -> DeviceKernel | None:
+    (x,), outputs = step.inputs, step.outputs
+    return _print(
+        _Sort(
+            machine.grids,
+            x,
+            x.spec.ndim - 1,
+            (outputs[0], 1),
+            (outputs[1], 2),
+            step.params["k"],
+            Words(x.spec.dtype, True),
+        )
+    )
+
+
+def _workspace(specs: tuple[TensorSpec, ...], params: Mapping[str, Any], machine: GpuTarget) -> int:
     """The bytes of one buffer of words, or of two where there are several passes."""
     (x,) = specs
     n = x.shape[params.get("axis", x.ndim - 1)]
     wanted, words = params.get("k", n), Words(x.dtype, False)
     if not x.size or not wanted:
         return 0
-    runs = _first_runs(n, wanted, words)
+    runs = _first_runs(n, wanted, words, machine.grids)
     buffers = min((runs.count - 1).bit_length(), 2)
     return buffers * _aligned(x.size // n * runs.extent * words.nbytes)
 

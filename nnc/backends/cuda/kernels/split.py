@@ -13,7 +13,7 @@ from nnc.backends.cuda.kernels.layout import Layout, choose_layout
 from nnc.backends.cuda.kernels.operands import Operands
 from nnc.backends.cuda.kernels.rows import Rows
 from nnc.base.dtypes import accumulator
-from nnc.device.targets.gpu import GPU_GRIDS
+from nnc.device.target import GpuTarget
 from nnc.graph import Graph, Node, TensorSpec
 from nnc.lower.kernels.builder import Value
 from nnc.lower.kernels.domain import is_reduction
@@ -25,7 +25,7 @@ from nnc.lower.plan.stages import View
 _ALIGNED = 64  # bytes; of the sums of each reduction
 
 
-def choose_parts(graph: Graph, specs: Sequence[TensorSpec]) -> int:
+def choose_parts(graph: Graph, specs: Sequence[TensorSpec], machine: GpuTarget) -> int:
     """Chooses the number of parts into which the rows of a fused graph are cut; 1: they stay whole.
 
     Only sizes count, as if all operands were dense, because the workspace is planned before operands have places.
@@ -35,14 +35,14 @@ def choose_parts(graph: Graph, specs: Sequence[TensorSpec]) -> int:
     """
     operands = [*specs, *graph.output_specs]
     views = [View.whole(i, spec) for i, spec in enumerate(operands)]
-    found = Operands.of(graph, views[: len(specs)], views[len(specs) :])
+    found = Operands.of(graph, views[: len(specs)], views[len(specs) :], machine)
     if not found.nest.row or not found.nest.size:
         return 1
-    layout = choose_layout(found, 1)
-    wanted = GPU_GRIDS.busy_threads // (layout.blocks * layout.threads)
-    least = GPU_GRIDS.part_rows if layout.across else GPU_GRIDS.part_elements // layout.width
-    parts = min(wanted, layout.count // least, GPU_GRIDS.parts)
-    return parts if parts >= GPU_GRIDS.least_parts else 1
+    layout, grids = choose_layout(found, 1), machine.grids
+    wanted = grids.busy_threads // (layout.blocks * layout.threads)
+    least = grids.part_rows if layout.across else grids.part_elements // layout.width
+    parts = min(wanted, layout.count // least, grids.parts)
+    return parts if parts >= grids.least_parts else 1
 
 
 def sum_bytes(graph: Graph, parts: int) -> int:

@@ -15,12 +15,10 @@ from functools import partial
 from nnc.backends.cuda.kernels.operands import Operands
 from nnc.backends.cuda.kernels.values import ThreadValues
 from nnc.base.dtypes import DType
-from nnc.device.targets.gpu import GPU_GRIDS
 from nnc.lower.kernels.builder import Value
 from nnc.lower.kernels.launch import DeviceKernel
 from nnc.lower.kernels.values import Scope
 
-_TILE = GPU_GRIDS.tile
 _BANK = 4  # bytes of a bank of shared memory
 
 
@@ -41,23 +39,23 @@ def find_tiles(operands: Operands) -> Tiles | None:
     """Finds the transposed operands, and the loop along which they are dense; None where there are none, or the loops are
     short.
     """
-    nest = operands.nest
-    if nest.vector is None or nest.sizes[nest.vector] < GPU_GRIDS.turned:
+    nest, grids = operands.nest, operands.grids
+    if nest.vector is None or nest.sizes[nest.vector] < grids.turned:
         return None
     found = None
     for loop in nest.outer:
         turned = tuple([i for i in range(len(operands.views)) if _is_turned(operands, i, loop)])
-        if nest.sizes[loop] >= GPU_GRIDS.turned and turned and (found is None or len(turned) > len(found.turned)):
+        if nest.sizes[loop] >= grids.turned and turned and (found is None or len(turned) > len(found.turned)):
             found = Tiles(loop, turned)
     if found is None:
         return None
-    nbytes = sum(_TILE * _row_bytes(nest.operands[i].dtype) for i in found.turned)
-    return found if nbytes <= GPU_GRIDS.shared_bytes else None
+    nbytes = sum(grids.tile * _row_bytes(nest.operands[i].dtype, grids.tile) for i in found.turned)
+    return found if nbytes <= grids.shared_bytes else None
 
 
-def _row_bytes(dtype: DType) -> int:
+def _row_bytes(dtype: DType, tile: int) -> int:
     """Bytes from one row of a tile to the next, by which the elements of one column lie in different banks."""
-    return _TILE * dtype.itemsize + max(dtype.itemsize, _BANK)
+    return tile * dtype.itemsize + max(dtype.itemsize, _BANK)
 
 
 def _is_turned(operands: Operands, operand: int, loop: int) -> bool:
@@ -82,7 +80,7 @@ class _Tiles(ThreadValues):
 
     def __init__(self, operands: Operands, tiles: Tiles) -> None:
         super().__init__(operands, 1)
-        self.along, self.turned = tiles.along, tiles.turned
+        self.along, self.turned, self.tile = tiles.along, tiles.turned, operands.grids.tile
         self.rooms: dict[int, str] = {}  # the tiles of operands in shared memory
         self.lane: Value  # of the thread's warp, and the number of the warp, which are its place in a tile
         self.warp: Value
@@ -90,12 +88,12 @@ class _Tiles(ThreadValues):
 
     def kernel(self) -> DeviceKernel:
         """The kernel."""
-        threads = GPU_GRIDS.threads
+        threads = self.operands.grids.threads
         self.begin("tiles", threads)
         blocks = self._enter()
         code, inputs = self.code, len(self.graph.inputs)
         for operand in self.turned:
-            self.rooms[operand] = code.shared(_TILE * _row_bytes(self.nest.operands[operand].dtype))
+            self.rooms[operand] = code.shared(self.tile * _row_bytes(self.nest.operands[operand].dtype, self.tile))
         incoming = [operand for operand in self.turned if operand < inputs]
         outgoing = [operand for operand in self.turned if operand >= inputs]
         if incoming:
@@ -111,16 +109,18 @@ class _Tiles(ThreadValues):
     def _enter(self) -> int:
         """Finds the tile of the block; returns the number of blocks."""
         nest, code = self.nest, self.code
-        counts = [-(-nest.sizes[loop] // (_TILE if loop in (nest.vector, self.along) else 1)) for loop in nest.outer]
+        counts = [
+            -(-nest.sizes[loop] // (self.tile if loop in (nest.vector, self.along) else 1)) for loop in nest.outer
+        ]
         blocks = math.prod(counts)
         unit = self.number("ctaid.x", self.operands.is_short(blocks))
         self.outer = self.take_apart(unit, nest.outer, counts)
         for loop in (nest.vector, self.along):
             assert loop is not None
-            self.outer[loop] = code.mul(self.outer[loop], code.integer(_TILE))
+            self.outer[loop] = code.mul(self.outer[loop], code.integer(self.tile))
         thread = self.number("tid.x", True)
-        self.lane = self.wide(code.rem(thread, code.like(thread, _TILE)))
-        self.warp = self.wide(code.div(thread, code.like(thread, _TILE)))
+        self.lane = self.wide(code.rem(thread, code.like(thread, self.tile)))
+        self.warp = self.wide(code.div(thread, code.like(thread, self.tile)))
         return blocks
 
     def _block(self, inner: Value, other: Value, is_turned: bool) -> tuple[Scope, Value, Value]:
@@ -132,20 +132,20 @@ class _Tiles(ThreadValues):
         mask: Value | None = None
         for loop, number in ((nest.vector, near), (self.along, far)):
             iterations[loop] = code.add(iterations[loop], number)
-            if nest.sizes[loop] % _TILE:
+            if nest.sizes[loop] % self.tile:
                 inside = code.compare("lt", iterations[loop], code.integer(nest.sizes[loop]))
                 mask = inside if mask is None else code.and_(mask, inside)
         return Scope({}, iterations, mask), near, far
 
     def _turns(self) -> Sequence[Value]:
         """The rows of a tile that fall to a warp."""
-        warps = GPU_GRIDS.threads // _TILE
-        return [self.code.add(self.warp, self.code.integer(first)) for first in range(0, _TILE, warps)]
+        warps = self.operands.grids.threads // self.tile
+        return [self.code.add(self.warp, self.code.integer(first)) for first in range(0, self.tile, warps)]
 
     def _at(self, operand: int, near: Value, far: Value) -> tuple[str, DType]:
         """The address of an element in shared memory, where turned operands keep their order."""
         code, dtype = self.code, self.nest.operands[operand].dtype
-        row = code.mul(near, code.integer(_row_bytes(dtype)))
+        row = code.mul(near, code.integer(_row_bytes(dtype, self.tile)))
         at = code.add(row, code.mul(far, code.integer(dtype.itemsize)))
         return code.offset(self.rooms[operand], at), dtype
 

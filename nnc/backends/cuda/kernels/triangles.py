@@ -14,27 +14,25 @@ from nnc.backends.cuda.kernels.registry import add_printed
 from nnc.backends.cuda.kernels.units import places_of, unit_of
 from nnc.base import dtypes
 from nnc.commands.linalg import SMALL_TRIANGLE
-from nnc.device.targets.gpu import GPU_GRIDS
+from nnc.device.target import GpuTarget
 from nnc.graph import TensorSpec
 from nnc.lower.kernels.axes import Axes
 from nnc.lower.kernels.builder import Carried, Value
 from nnc.lower.kernels.launch import DeviceKernel, Launch
 from nnc.lower.plan.stages import Step
 
-_THREADS = GPU_GRIDS.threads
 
-
-def _triangular_solve(step: Step) -> DeviceKernel:
+def _triangular_solve(step: Step, machine: GpuTarget) -> DeviceKernel:
     (a, b), (x,) = step.inputs, step.outputs
     n, columns = b.spec.shape[-2:]
     outer = (*b.spec.shape[:-2], columns)
-    count = math.prod(outer)
+    count, threads = math.prod(outer), machine.grids.threads
     if not b.spec.size:
         return DeviceKernel("", ())
     lower, transposed = step.params["lower"], step.params.get("transpose_a", False)
     has_ones, kind = step.params.get("unit_diagonal", False), b.spec.dtype
-    code = GpuCode("KERNEL_triangle", ["noalias readonly", "noalias readonly", "noalias", ""][: 4 - has_ones], _THREADS)
-    unit = unit_of(code, count, _THREADS)
+    code = GpuCode("KERNEL_triangle", ["noalias readonly", "noalias readonly", "noalias", ""][: 4 - has_ones], threads)
+    unit = unit_of(code, count, threads)
     with code.when(code.compare("lt", unit, code.like(unit, count))):
         strides = ((*a.strides[:-2], 0), *((*view.strides[:-2], view.strides[-1]) for view in (b, x)))
         places = places_of(code, Axes(outer, strides), unit)
@@ -64,7 +62,7 @@ def _triangular_solve(step: Step) -> DeviceKernel:
                 found = code.div(found, pivot)
             code.store(at(of_x, row, x.strides[-2]), found)
     code.ret()
-    launch = Launch(f"@{code.name}", (-(-count // _THREADS), 1, 1), (_THREADS, 1, 1), tuple(range(4 - has_ones)))
+    launch = Launch(f"@{code.name}", (-(-count // threads), 1, 1), (threads, 1, 1), tuple(range(4 - has_ones)))
     return DeviceKernel(code.module(), (launch,), may_fail=not has_ones)
 
 

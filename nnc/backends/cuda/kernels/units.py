@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from nnc.backends.cuda.kernels.code import GpuCode
 from nnc.base import dtypes
-from nnc.device.targets.gpu import GPU_GRIDS
+from nnc.device.target import GpuTarget
 from nnc.lower.kernels.axes import Axes
 from nnc.lower.kernels.builder import Value
 
@@ -48,7 +48,7 @@ def places_of(code: GpuCode, axes: Axes, unit: Value) -> list[Value]:
     return places
 
 
-def in_vectors(axes: Axes, item: int, moving: Sequence[int], alignment: int) -> tuple[Axes, int]:
+def in_vectors(axes: Axes, item: int, moving: Sequence[int], alignment: int, machine: GpuTarget) -> tuple[Axes, int]:
     """Returns the box with vectors of neighbours along its last axis as its elements, and the lanes of a vector.
 
     Args:
@@ -58,7 +58,7 @@ def in_vectors(axes: Axes, item: int, moving: Sequence[int], alignment: int) -> 
         alignment: bytes that divide the other offsets that are added to the addresses of the moving operands.
     """
     last = len(axes.shape) - 1
-    lanes = GPU_GRIDS.vector_bytes // item
+    lanes = machine.grids.vector_bytes // item
     if last < 0 or any(by[last] != (item if k in moving else 0) for k, by in enumerate(axes.strides)):
         return axes, 1
     steps = [step for k in moving for step in axes.strides[k][:last]]

@@ -8,7 +8,7 @@ from nnc.backends.cuda.kernels.code import GpuCode
 from nnc.backends.cuda.kernels.series import Series
 from nnc.backends.cuda.kernels.units import places_of, unsigned
 from nnc.base import dtypes
-from nnc.device.targets.gpu import GPU_GRIDS
+from nnc.device.target import GpuTarget
 from nnc.graph import TensorSpec
 from nnc.lower.kernels.axes import Axes, in_words, word_of
 from nnc.lower.kernels.builder import Value
@@ -46,8 +46,8 @@ class Writes:
         status: the pointer to the status word; "" where no index is refused.
     """
 
-    def __init__(self, step: Step, box: Indexed, updates: View, is_update: bool) -> None:
-        self.step, self.box, self.updates, self.is_update = step, box, updates, is_update
+    def __init__(self, step: Step, machine: GpuTarget, box: Indexed, updates: View, is_update: bool) -> None:
+        self.machine, self.step, self.box, self.updates, self.is_update = machine, step, box, updates, is_update
         self.target = box.x
         self._inputs, self._outputs = len(step.inputs), len(step.outputs)
         count = self._inputs + self._outputs
@@ -128,11 +128,16 @@ class Writes:
         """Bytes that divide the places of rows and updates beside their strides."""
         views, axes = (self.target, self.updates), self.box.axes
         moves = [nbytes for view in views for nbytes in (view.offset, *(by for _, by in view.advances))]
-        return math.gcd(GPU_GRIDS.aligned_bytes, *moves, *(self.target.strides[axis] for axis in axes))
+        return math.gcd(self.machine.grids.aligned_bytes, *moves, *(self.target.strides[axis] for axis in axes))
 
     def index(self, number: int) -> str:
         """The pointer to an array of indices, by its number."""
         return f"%p{number + self._inputs - len(self.box.indices)}"
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return self.machine.grids.threads
 
     def begin(self, stem: str, threads: int) -> GpuCode:
         """Begins a function.

@@ -18,7 +18,7 @@ from nnc.backends.mpi.kernels import is_of_processes, partners
 from nnc.backends.mpi.world import communicator, known_world
 from nnc.base import dtypes
 from nnc.commands import collective
-from nnc.device import CPU, CUDA
+from nnc.device import CUDA
 from nnc.errors import UnsupportedError, user_error
 from nnc.graph import Command, Kernel, add_kernel, find_kernel
 from nnc.graph.spec import spec_of
@@ -216,7 +216,7 @@ def _as_bits(view: View) -> Any:
 
 def _add(command: Command, call: Call) -> None:
     def run(inputs: Sequence[Any], outputs: Sequence[Any], params: Params) -> None:
-        kernel = find_kernel(command, tuple(map(spec_of, inputs)), params, CPU)
+        kernel = find_kernel(command, tuple(map(spec_of, inputs)), params)
         assert kernel is not None  # of MPI
         kernel.run(inputs, outputs, params)
 

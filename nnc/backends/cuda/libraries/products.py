@@ -20,9 +20,10 @@ from nnc.backends.products import Axis, Gemm, Matrix, gemm_of, make_product
 from nnc.commands.contract import dot
 from nnc.device import CUDA
 from nnc.device.cuda import LibraryCall
+from nnc.device.target import Target
 from nnc.errors import InternalError
 from nnc.graph import Graph, Kernel, TensorSpec, add_kernel, reference
-from nnc.graph.registry import cost
+from nnc.graph.registry import KernelFactory, cost
 from nnc.lower.kernels.epilogue import Epilogue
 from nnc.lower.kernels.references import store
 from nnc.lower.plan.stages import Step, Strides, View
@@ -227,9 +228,9 @@ def _stored(matrix: Matrix, rows: int, columns: int, batch: int) -> Stored:
 # -- with an epilogue --------------------------------------------------------------------------------------------------
 
 
-def _finish(graph: Graph) -> tuple[Epilogue, Finish] | None:
+def _finish(graph: Graph, machine: Target) -> tuple[Epilogue, Finish] | None:
     """The epilogue of a `with_epilogue` node; None where the library has none."""
-    epilogue = Epilogue.of(graph, CUDA)
+    epilogue = Epilogue.of(graph, machine)
     if epilogue is None or epilogue.product.command is not dot:
         return None
     finish = finish_of(epilogue)
@@ -247,9 +248,9 @@ def _gemm_with(epilogue: Epilogue, inputs: Sequence[View], out: View) -> _Sum | 
     return found if lies and not any(axis.more[0] for axis in (product.rows, *product.loops)) else None
 
 
-def _supports_joined(specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:
+def _supports_joined(machine: Target, specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:
     """Whether the library takes operands that lie densely."""
-    found = _finish(params["graphs"][0])
+    found = _finish(params["graphs"][0], machine)
     if found is None:
         return False
     epilogue, _ = found
@@ -271,9 +272,9 @@ def _run_joined(inputs: Sequence[Any], outputs: Sequence[Any], params: Mapping[s
     raise InternalError("a product with an epilogue is run by its graph where it is not compiled")
 
 
-def _queue_joined(step: Step, device: Any, precision: str) -> Queue:
+def _queue_joined(machine: Target, step: Step, device: Any, precision: str) -> Queue:
     """The function that queues a product with an epilogue."""
-    found = _finish(step.graphs[0])
+    found = _finish(step.graphs[0], machine)
     if found is None:
         raise InternalError("with_epilogue: the sub-graph is no product with an epilogue of cuBLASLt")
     epilogue, finish = found
@@ -286,9 +287,18 @@ def _queue_joined(step: Step, device: Any, precision: str) -> Queue:
 
 
 add_kernel(dot, Kernel(BACKEND, _run, _supports, workspace=_workspace, device=CUDA, queue=_queue))
-add_kernel(
-    "with_epilogue",
-    Kernel(
-        BACKEND, _run_joined, _supports_joined, workspace=_workspace_joined, in_place=False, device=CUDA, queue=_queue_joined
-    ),
-)  # fmt: skip
+
+
+def _joined(machine: Target) -> Kernel:
+    return Kernel(
+        BACKEND,
+        _run_joined,
+        partial(_supports_joined, machine),
+        workspace=_workspace_joined,
+        in_place=False,
+        device=CUDA,
+        queue=partial(_queue_joined, machine),
+    )
+
+
+add_kernel("with_epilogue", KernelFactory(BACKEND, _joined, device=CUDA))

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from nnc.base import dtypes
-from nnc.commands.facts import element_as, is_sum, is_view, multiplies, view_axes
+from nnc.commands.facts import chooses, element_as, is_sum, is_view, multiplies, view_axes
 from nnc.commands.rules import Quotient, Sum
 from nnc.graph import Node, Symbol
 from nnc.graph.graph import NDArray
@@ -49,7 +49,7 @@ class Centred:
 
     def _is_finite_choice(self, node: Node) -> bool:
         """Whether a node takes a mean unless the sum overflows, and else one that is found in another way."""
-        condition = self.writers.get(node.inputs[0]) if node.command.name == "select" else None
+        condition = self.writers.get(node.inputs[0]) if chooses(node) else None
         return condition is not None and condition.command.name == "isfinite"
 
     def _under_views(self, symbol: Symbol, at: Axes) -> tuple[Node | None, Axes]:

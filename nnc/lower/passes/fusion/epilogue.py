@@ -10,7 +10,8 @@ from typing import Any
 from nnc.base.options import Options
 from nnc.commands.control import PRINTED, fused, with_epilogue
 from nnc.commands.facts import takes_epilogue
-from nnc.device import kind_of
+from nnc.device import machine_of
+from nnc.device.target import Target
 from nnc.graph import Graph, Node, Symbol, find_kernel, register_pass
 from nnc.graph.passes import Fact
 from nnc.lower.kernels.epilogue import Epilogue
@@ -31,15 +32,15 @@ def epilogue(graph: Graph, options: Options) -> Graph:
     Example:
         p = dot(x, w); y = fused(p, b) {exp(%0 + %1)}  →  y = with_epilogue(x, w, b) {%3 = dot(%0, %1); exp(%3 + %2)}
     """
-    return _Attacher(kind_of(options.device)).top(graph, options.donated) if options.native else graph
+    return _Attacher(machine_of(options)).top(graph, options.donated) if options.native else graph
 
 
 class _Attacher:
     """One run of the pass; remembers each sub-graph's form, since many nodes may share a sub-graph."""
 
-    def __init__(self, device: str) -> None:
+    def __init__(self, machine: Target) -> None:
         self._known: dict[tuple[Graph, tuple[Symbol, ...], int], Graph] = {}
-        self._joins = _Joins(device)
+        self._joins = _Joins(machine)
 
     def top(self, graph: Graph, donated: Sequence[int]) -> Graph:
         """Rewrites the graph of the program."""
@@ -122,11 +123,11 @@ def _is_view(node: Node) -> bool:
 
 class _Joins:
     """Makes nodes of products and fused nodes that read them; the result for equal products with the same sub-graph is found
-    once. `device` is the kind of device whose kernels are asked.
+    once. `machine` has the kernels that are asked.
     """
 
-    def __init__(self, device: str) -> None:
-        self._device = device
+    def __init__(self, machine: Target) -> None:
+        self._machine = machine
         self._known: dict[Any, tuple[Graph, Mapping[str, Any]] | None] = {}
 
     def joined(self, product: Node, node: Node, operand: int, stays: bool, views: Sequence[Node | None]) -> Node | None:
@@ -141,7 +142,7 @@ class _Joins:
         specs, how = tuple([s.spec for s in product.inputs]), tuple(product.params.items())
         key = product.command, specs, how, node.graphs, node.params["overwrite"], operand, stays, stretched
         if key not in self._known:
-            self._known[key] = _form(product, node, operand, stays, views, self._device)
+            self._known[key] = _form(product, node, operand, stays, views, self._machine)
         form = self._known[key]
         if form is None:
             return None
@@ -153,11 +154,11 @@ class _Joins:
 
 
 def _form(
-    product: Node, node: Node, operand: int, stays: bool, views: Sequence[Node | None], device: str
+    product: Node, node: Node, operand: int, stays: bool, views: Sequence[Node | None], machine: Target
 ) -> tuple[Graph, Mapping[str, Any]] | None:
     """The sub-graph and the parameters of `_Joins.joined`."""
     specs = tuple([symbol.spec for symbol in product.inputs])
-    alone = find_kernel(product.command, specs, product.params, device)
+    alone = find_kernel(product.command, specs, product.params, machine)
     if alone is None:
         return None
     (graph,) = node.graphs
@@ -178,11 +179,11 @@ def _form(
         nodes=(*nodes, *graph.nodes),
         name="with_epilogue",
     )
-    if Epilogue.of(whole, device) is None:
+    if Epilogue.of(whole, machine) is None:
         return None
     pairs = tuple((number[i], j) for i, j in node.params["overwrite"] if i in number and views[i] is None)
     params = MappingProxyType({"overwrite": pairs})
-    taken = find_kernel(with_epilogue, tuple([s.spec for s in inputs]), {**params, "graphs": (whole,)}, device)
+    taken = find_kernel(with_epilogue, tuple([s.spec for s in inputs]), {**params, "graphs": (whole,)}, machine)
     if taken is None or taken.backend != alone.backend:
         return None
     return whole, params if taken.in_place else MappingProxyType({"overwrite": ()})

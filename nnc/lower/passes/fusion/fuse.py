@@ -9,18 +9,14 @@ from nnc.base.options import Options
 from nnc.commands.control import PRINTED, fused, unit
 from nnc.commands.facts import axes_of, element_as
 from nnc.commands.rules import Number, expansion
-from nnc.device import kind_of
+from nnc.device import machine_of
+from nnc.device.target import Target
 from nnc.graph import Graph, GraphBuilder, Node, Symbol, register_pass
 from nnc.graph.graph import NDArray
 from nnc.graph.passes import Fact
 from nnc.lower.kernels.builder import has_code
-from nnc.lower.kernels.domain import (
-    Domain,
-    has_better_kernel,
-    is_gather,
-    is_reduction,
-    overwrites,
-)
+from nnc.lower.kernels.domain import Domain, has_better_kernel, is_gather, is_reduction
+from nnc.lower.kernels.row_phases import overwrites
 from nnc.lower.passes.fusion.forms import Forms, Pairs, of_one_shape
 from nnc.lower.passes.fusion.grouping import FusionGroup, Grouping
 from nnc.lower.passes.fusion.prefuse import members
@@ -42,14 +38,14 @@ def fuse(graph: Graph, options: Options) -> Graph:
     Example:
         y = exp(x); z = mul(y, y)  →  z = fused(x) {fused(%0): …}
     """
-    return _Fuser(options.compact, kind_of(options.device)).graph(graph) if options.native else graph
+    return _Fuser(options.compact, machine_of(options)).graph(graph) if options.native else graph
 
 
 class _Fuser:
     """One run of the pass; remembers each sub-graph's form, since many nodes may share a sub-graph."""
 
-    def __init__(self, compact: bool, device: str) -> None:
-        self.compact, self.device = compact, device
+    def __init__(self, compact: bool, machine: Target) -> None:
+        self.compact, self.machine = compact, machine
         self.forms = Forms("fused")
         self._known: dict[tuple[Graph, int], Graph] = {}
 
@@ -57,8 +53,8 @@ class _Fuser:
         """The fused form of a graph, the first nodes of which stay in front of the others."""
         key = graph, before
         if key not in self._known:
-            expanded, early = _expanded(graph, before, self.device)
-            grouping = Grouping(expanded, early, self.compact, self.device)
+            expanded, early = _expanded(graph, before, self.machine)
+            grouping = Grouping(expanded, early, self.compact, self.machine)
             self._known[key] = _Rebuilt(expanded, grouping, self).graph()
         return self._known[key]
 
@@ -70,7 +66,7 @@ class _Fuser:
         return node.update(graphs=tuple(self.graph(graph, before) for graph in node.graphs))
 
 
-def _expanded(graph: Graph, before: int, device: str) -> tuple[Graph, int]:
+def _expanded(graph: Graph, before: int, machine: Target) -> tuple[Graph, int]:
     """Expands commands that have an expansion; returns the graph, and the number of nodes in front by then."""
     if not any(node.command in expansion for node in graph.nodes):
         return graph, before
@@ -79,7 +75,7 @@ def _expanded(graph: Graph, before: int, device: str) -> tuple[Graph, int]:
     early = before
     for position, node in enumerate(graph.nodes):
         start = len(nodes)
-        if node.command in expansion and _is_taken_apart(node, device):
+        if node.command in expansion and _is_taken_apart(node, machine):
             builder = GraphBuilder()
             inputs = [builder.input(s.spec) for s in node.inputs]
             with builder:
@@ -98,8 +94,8 @@ def _expanded(graph: Graph, before: int, device: str) -> tuple[Graph, int]:
     return graph.update(nodes=tuple(nodes), constants=constants), early
 
 
-def _is_taken_apart(node: Node, device: str) -> bool:
-    return all(has_code(s.dtype) and 0 not in s.shape for s in node.inputs) and not has_better_kernel(node, device)
+def _is_taken_apart(node: Node, machine: Target) -> bool:
+    return all(has_code(s.dtype) and 0 not in s.shape for s in node.inputs) and not has_better_kernel(node, machine)
 
 
 class _Rebuilt:

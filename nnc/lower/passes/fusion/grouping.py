@@ -15,14 +15,12 @@ from itertools import accumulate
 
 from nnc.commands.control import unit
 from nnc.commands.rules import may_raise
-from nnc.device.targets import cpu_target
+from nnc.device.target import Target
 from nnc.graph import Graph, Node, Symbol
 from nnc.graph.registry import effect
 from nnc.lower.kernels.builder import has_code
 from nnc.lower.kernels.domain import UNIT, Domain, can_fuse, is_gather, is_reduction, is_view
 from nnc.lower.passes.fusion.rematerialize_in_consumers import repeated
-
-_FUSION = cpu_target().fusion
 
 _SMALL = 64  # nodes in between that make this share of a group's bytes do not matter
 _SIBLINGS = 4  # how many earlier readers of an operand are tried
@@ -57,11 +55,11 @@ class Grouping:
     Args:
         early: number of nodes that stay in front of the others.
         compact: whether nothing may be kept in memory for longer.
-        device: kind of the device that the graph runs on.
+        machine: has the limits of kernels.
     """
 
-    def __init__(self, graph: Graph, early: int, compact: bool, device: str) -> None:
-        self.nodes, self.early, self.compact = graph.nodes, early, compact
+    def __init__(self, graph: Graph, early: int, compact: bool, machine: Target) -> None:
+        self.nodes, self.early, self.compact, self.limits = graph.nodes, early, compact, machine.fusion
         self.group: list[FusionGroup | None] = [None] * len(graph.nodes)
         self.writer: dict[Symbol, int] = {}
         self.is_free: list[bool] = []
@@ -77,9 +75,9 @@ class Grouping:
         self._largest: dict[int, Symbol] = {}  # of a node's operands and results, where that was asked for
         self._gathers = self._raising = self._effects = self._sums = 0  # nodes
         self._single: int | None = None  # the last node that computes a single value
-        self._copies = repeated(graph)  # go with their reader, not with others that read the same
+        self._copies = repeated(graph, machine)  # go with their reader, not with others that read the same
         known = graph.attrs.get("_fusable", {})
-        fusable = [known[node] if node in known else can_fuse(node, device) for node in graph.nodes]
+        fusable = [known[node] if node in known else can_fuse(node, machine) for node in graph.nodes]
         for i, node in enumerate(graph.nodes):
             self._describe(i, node, fusable[i])
         self._made = list(accumulate(self._nbytes, initial=0))  # bytes that are written before a node
@@ -223,7 +221,7 @@ class Grouping:
         """
         i = mine.nodes[-1]
         count = other.count + mine.count
-        if count > _FUSION.nodes or (other.nodes[0] < self.early) != (i < self.early):
+        if count > self.limits.nodes or (other.nodes[0] < self.early) != (i < self.early):
             return None
         members = other.members | mine.members
         if other.readers & ~members & ((1 << i) - 1):  # a node needs a result earlier
@@ -234,7 +232,7 @@ class Grouping:
         read_by, others = self._read_by, ~members
         outputs = [j for j in sorted([*other.outputs, *mine.outputs]) if read_by[j] & others]
         reads = other.reads | mine.reads
-        if reads.bit_count() + len(outputs) > _FUSION.operands + count:
+        if reads.bit_count() + len(outputs) > self.limits.operands + count:
             return None
         chains = [self.chain(symbol) for j, symbol in mine.views if other.members >> j & 1] if mine.views else []
         domain = None
@@ -319,11 +317,11 @@ class Grouping:
         """Whether one kernel is no slower than two: rows that are traversed again must stay in the cache."""
         reduced = domain.reduced
         length = math.prod([domain.sizes[label] for label in reduced])
-        if length <= _FUSION.column_elements:
+        if length <= self.limits.column_elements:
             return True
         axes = domain.axes(max([self._widest(j) for j in nodes], key=_size))
         last = next((label for label in reversed(axes) if label != UNIT), UNIT)
-        return (last in reduced and length <= _FUSION.row_elements) or self._is_gone_through_once(
+        return (last in reduced and length <= self.limits.row_elements) or self._is_gone_through_once(
             nodes, outputs, domain
         )
 

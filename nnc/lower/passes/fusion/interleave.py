@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from nnc.base.options import Options
 from nnc.commands.control import PRINTED
+from nnc.device import machine_of
 from nnc.graph import Graph
 from nnc.lower.passes.memory.order import Description
 from nnc.lower.plan.costs import node_cost
@@ -11,7 +12,6 @@ from nnc.lower.plan.schedule.accesses import is_message
 from nnc.lower.plan.schedule.assign import (
     MESSAGES,
     choose_streams,
-    costs_of,
     estimate_seconds,
     is_affordable,
 )
@@ -37,8 +37,8 @@ def interleave(graph: Graph, options: Options) -> Graph:
     def find_before() -> list[list[int]]:
         return [[j - begin for j in before if j >= begin] for before in operations.before[begin:]]
 
-    device_costs = costs_of(options)
-    costs = [node_cost(node) if runs(node, description.views) else None for node in graph.nodes]
+    device_costs = machine_of(options).schedule
+    costs = [node_cost(node, device_costs) if runs(node, description.views) else None for node in graph.nodes]
     sends = [is_message(node.command, node.params) for node in graph.nodes]
     seconds = [
         0.0 if cost is None else estimate_seconds(cost.flops, cost.nbytes, device_costs, to_others)

@@ -8,14 +8,13 @@ from collections.abc import Callable
 from nnc.base import dtypes
 from nnc.base.options import Options
 from nnc.commands.facts import is_sum, multiplies, squared
-from nnc.device import kind_of
-from nnc.device.targets import cpu_target
+from nnc.device import machine_of
+from nnc.device.target import Fusion, Target
 from nnc.graph import Graph, Node, Symbol
 from nnc.graph.remake import OncePerGraph, Remake
 from nnc.lower.kernels.domain import can_fuse
 from nnc.lower.passes.fusion.centred import Centred
-
-_FUSION = cpu_target().fusion
+from nnc.lower.passes.simplify.dce import dce
 
 _LEAST = 16  # elements of a block: of shorter ones the sums are as many numbers as the elements
 
@@ -36,7 +35,8 @@ def moments_in_blocks(graph: Graph, options: Options) -> Graph:
         →  b = reshape(x); t = reduce_sum(b) over blocks; c = t / k; q = reduce_sum(square(b - c)) over blocks
            s = reduce_sum(t); m = s / n; v = reduce_sum(q) + k · reduce_sum(square(c - m))
     """
-    return _InBlocks(kind_of(options.device)).graph(graph) if options.native else graph
+    changed = _InBlocks(machine_of(options)).graph(graph) if options.native else graph
+    return graph if changed is graph else dce(changed, options)
 
 
 _Blocks = tuple[
@@ -45,9 +45,9 @@ _Blocks = tuple[
 
 
 class _InBlocks(OncePerGraph):
-    def __init__(self, device: str) -> None:
+    def __init__(self, machine: Target) -> None:
         super().__init__()
-        self.device = device
+        self.machine = machine
 
     def rewrite(self, graph: Graph) -> Graph:
         return _Moments(self, graph).result()
@@ -56,19 +56,31 @@ class _InBlocks(OncePerGraph):
 class _Moments(Remake):
     def __init__(self, passes: _InBlocks, graph: Graph) -> None:
         super().__init__(passes, graph)
+        self.limits = passes.machine.fusion
         writers = {symbol: node for node in graph.nodes for symbol in node.outputs}
         centred = Centred(writers, graph.constants)
         # of sums of squares: the sum of the squared operand, before it was centred
         self.total_of: dict[Symbol, Symbol] = {}
         self.sums: dict[tuple[Symbol, float], Symbol] = {}  # of totals, and factors of terms: the sums of these
         self.moments: dict[tuple[Symbol, float], Symbol] = {}  # of totals, and factors of squares: the sums of these
+        # of sums of centred values, which are about the rounding errors of means: the sum of the operand
+        self.rests_of: dict[Symbol, Symbol] = {}
+        self.rests: dict[Symbol, Symbol] = {}  # of totals: the sums of centred values
         for node in graph.nodes:
             base = _squared(node, writers)
             total = centred.total(base, node.params["axes"]) if base is not None else None
             made = writers.get(total.inputs[0]) if total is not None else None
-            if total is not None and _blocks(total) and (made is None or not can_fuse(made, passes.device)):
+            if (
+                total is not None
+                and _blocks(total, self.limits)
+                and (made is None or not can_fuse(made, passes.machine))
+            ):
                 self.total_of[node.outputs[0]] = total.outputs[0]
         self.totals = set(self.total_of.values())
+        for node in graph.nodes:
+            total = centred.total(node.inputs[0], node.params["axes"]) if is_sum(node.command) else None
+            if total is not None and total.outputs[0] in self.totals:
+                self.rests_of[node.outputs[0]] = total.outputs[0]
         sums = [node for node in graph.nodes if is_sum(node.command)]
         in_blocks = {
             (node.inputs[0], node.params["axes"]): node
@@ -96,6 +108,8 @@ class _Moments(Remake):
             if (found, factor) not in self.sums:
                 self._sums(base)
             return self.sums[found, factor]
+        if found in self.rests_of:
+            return self.rests[self.rests_of[found]]
         return self.moments[self.total_of[found], factor] if found in self.total_of else None
 
     def _over_blocks(self, parts: Symbol, inner: tuple[int, ...], outer: tuple[int, ...]) -> Symbol:
@@ -105,7 +119,7 @@ class _Moments(Remake):
     def _sums(self, node: Node) -> None:
         """Makes the sums of terms, once and times numbers, that a node and others compute, and those of squares."""
         (x,), (out,) = node.inputs, node.outputs
-        blocks = _blocks(node)
+        blocks = _blocks(node, self.limits)
         assert blocks is not None
         shape, inner, outer = blocks
         x = self.reshape(self.renamed.get(x, x), shape)
@@ -120,7 +134,8 @@ class _Moments(Remake):
         for factor, of_blocks in of_terms.items():
             self.sums[out, factor] = self._over_blocks(of_blocks, inner, outer)
         mean = self._times(self.sums[out, 1.0], 1 / (count * parts))
-        between, _ = self._squares(means, mean, axes, factors, self._times(left, 1 / count))
+        between, rest = self._squares(means, mean, axes, factors, self._times(left, 1 / count))
+        self.rests[out] = self._times(rest, count)
         for factor, of_blocks, of_means in zip(factors, within, between, strict=True):
             total = self._over_blocks(of_blocks, inner, outer)
             self.moments[out, factor] = self.make("add", total, self._times(of_means, count))
@@ -162,11 +177,11 @@ def _squared(node: Node, writers: dict[Symbol, Node]) -> Symbol | None:
     return squared(made)
 
 
-def _blocks(total: Node) -> _Blocks | None:
+def _blocks(total: Node, limits: Fusion) -> _Blocks | None:
     """The blocks of rows that no kernel goes through more than once; None where rows are short, or have no such blocks."""
     shape, axes = total.inputs[0].shape, sorted(total.params["axes"])
     last = max((axis for axis, n in enumerate(shape) if n > 1), default=0)
-    most = _FUSION.row_elements if last in axes else _FUSION.column_elements
+    most = limits.row_elements if last in axes else limits.column_elements
     inner: list[int] = []
     count = 1
     while axes and count * shape[axes[-1]] <= most:

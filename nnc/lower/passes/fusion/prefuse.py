@@ -15,8 +15,8 @@ from nnc.base.options import Options
 from nnc.commands.control import unit
 from nnc.commands.facts import element_as
 from nnc.commands.rules import Number
-from nnc.device import kind_of
-from nnc.device.targets import cpu_target
+from nnc.device import machine_of
+from nnc.device.target import Target
 from nnc.graph import Graph, Node, Symbol, register_pass
 from nnc.graph.graph import NDArray, new_symbol
 from nnc.graph.passes import Fact
@@ -24,8 +24,6 @@ from nnc.graph.registry import effect, scalar
 from nnc.lower.kernels.builder import has_code
 from nnc.lower.kernels.domain import can_fuse, is_view
 from nnc.lower.passes.fusion.forms import Forms, copied, of_one_shape
-
-_FUSION = cpu_target().fusion
 
 
 @register_pass("prefuse", invalidates=[Fact.COMMANDS, Fact.ORDERED])
@@ -42,9 +40,9 @@ def prefuse(graph: Graph, options: Options) -> Graph:
         g = dot(x, y); m = mul(v, 0.9); v' = add(m, g); w' = sub(w, v')
         →  g = dot(x, y); v', w' = unit(v, g, w) {%3 = add(mul(%0, 0.9), %1); %3, sub(%2, %3)}
     """
-    device = kind_of(options.device)
-    found = _find(graph, device) if options.native else {}
-    return _WithUnits(graph, found, device).result() if found else graph
+    machine = machine_of(options)
+    found = _find(graph, machine) if options.native else {}
+    return _WithUnits(graph, found, machine).result() if found else graph
 
 
 def members(node: Node) -> tuple[list[Node], Mapping[Symbol, NDArray]]:
@@ -69,11 +67,11 @@ class _UnitNodes:
     waits: set[frozenset[Symbol]]
 
 
-def _find(graph: Graph, device: str) -> dict[Node, list[Node]]:
+def _find(graph: Graph, machine: Target) -> dict[Node, list[Node]]:
     """Finds the nodes of each unit, by the last of them; units that wait for nothing come first: results of others are then read
     next.
     """
-    tail = _tail(graph, device)
+    tail = _tail(graph, machine)
     if len(tail) < 2:
         return {}
     given, views = _given(graph)
@@ -106,7 +104,7 @@ def _find(graph: Graph, device: str) -> dict[Node, list[Node]]:
     place = {node: i for i, node in enumerate(tail)}
     found: dict[Node, list[Node]] = {}
     for group in dict.fromkeys(groups.values()):
-        if 1 < len(group.nodes) <= _FUSION.nodes and len(group.waits) < 2:
+        if 1 < len(group.nodes) <= machine.fusion.nodes and len(group.waits) < 2:
             nodes = sorted(group.nodes, key=place.__getitem__)
             found[nodes[-1]] = sorted(nodes, key=lambda node: bool(needs[node.outputs[0]]))
     return found
@@ -130,21 +128,23 @@ def _given(graph: Graph) -> tuple[set[Symbol], dict[Symbol, Symbol]]:
     return given, views
 
 
-def _tail(graph: Graph, device: str) -> list[Node]:
+def _tail(graph: Graph, machine: Target) -> list[Node]:
     """The nodes that kernels run element by element and that only such nodes read, in order."""
     read: set[Symbol] = set()  # by other nodes
     tail: list[Node] = []
     for node in reversed(graph.nodes):
-        if node.command in scalar and node.outputs[0] not in read and _is_elementwise(node, device):
+        if node.command in scalar and node.outputs[0] not in read and _is_elementwise(node, machine):
             tail.append(node)
         else:
             read.update(node.inputs)
     return tail[::-1]
 
 
-def _is_elementwise(node: Node, device: str) -> bool:
+def _is_elementwise(node: Node, machine: Target) -> bool:
     """Whether a node of a command on numbers makes several of several, in a printed kernel."""
-    return bool(node.inputs) and node.outputs[0].spec.size > 1 and node.command not in effect and can_fuse(node, device)
+    return (
+        bool(node.inputs) and node.outputs[0].spec.size > 1 and node.command not in effect and can_fuse(node, machine)
+    )
 
 
 # -- the new graph -----------------------------------------------------------------------------------------------------
@@ -153,8 +153,8 @@ def _is_elementwise(node: Node, device: str) -> bool:
 class _WithUnits:
     """The graph with units."""
 
-    def __init__(self, graph: Graph, found: Mapping[Node, Sequence[Node]], device: str) -> None:
-        self.graph, self.found, self.device = graph, found, device
+    def __init__(self, graph: Graph, found: Mapping[Node, Sequence[Node]], machine: Target) -> None:
+        self.graph, self.found, self.machine = graph, found, machine
         self.outputs = frozenset(graph.outputs)
         self.numbers = {s: value for s, value in graph.constants.items() if value.size == 1 and has_code(s.dtype)}
         self.held = self._held()
@@ -183,10 +183,10 @@ class _WithUnits:
                 is_view(node)
                 and node.inputs[0].spec.size == 1
                 and node.inputs[0] in held
-                and can_fuse(node, self.device)
+                and can_fuse(node, self.machine)
             ):
                 held[node.outputs[0]] = (*held[node.inputs[0]], node)
-            elif element_as(node.command, Number) and can_fuse(node, self.device):
+            elif element_as(node.command, Number) and can_fuse(node, self.machine):
                 held[node.outputs[0]] = (node,)
         return held
 

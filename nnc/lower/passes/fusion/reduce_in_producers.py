@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nnc.base.options import Options
-from nnc.device import kind_of
+from nnc.device import machine_of
 from nnc.graph import Graph, Node, Symbol
 from nnc.lower.kernels.domain import can_fuse, is_reduction, is_view
 
@@ -23,11 +23,11 @@ def reduce_in_producers(graph: Graph, options: Options) -> Graph:
     """
     if not options.native:
         return graph
-    device = kind_of(options.device)
-    sums = [node for node in graph.nodes if is_reduction(node) and _is_small(node) and can_fuse(node, device)]
+    machine = machine_of(options)
+    sums = [node for node in graph.nodes if is_reduction(node) and _is_small(node) and can_fuse(node, machine)]
     wanted = {node.inputs[0] for node in sums}
     made = [node for node in graph.nodes if not wanted.isdisjoint(node.outputs)]
-    made = [node for node in made if can_fuse(node, device) and not is_view(node) and not is_reduction(node)]
+    made = [node for node in made if can_fuse(node, machine) and not is_view(node) and not is_reduction(node)]
     ends = {s for node in made for s in node.outputs}
     moved: dict[Symbol, list[Node]] = {}
     for node in sums:

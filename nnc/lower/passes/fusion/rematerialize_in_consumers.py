@@ -7,14 +7,12 @@ from functools import cached_property
 from itertools import accumulate
 
 from nnc.base.options import Options
-from nnc.device import kind_of
-from nnc.device.targets import cpu_target
+from nnc.device import machine_of
+from nnc.device.target import Target
 from nnc.graph import Graph, Node, Symbol, register_pass
 from nnc.graph.passes import Fact
 from nnc.graph.registry import weight
 from nnc.lower.kernels.domain import can_fuse, is_view
-
-_MEMORY = cpu_target().memory
 
 _SMALL = 64  # a value that takes this part of another's bytes is read for nothing
 
@@ -36,13 +34,14 @@ def rematerialize_in_consumers(graph: Graph, options: Options) -> Graph:
     """
     if not options.native:
         return graph
-    candidates = [node for node in graph.nodes if _is_light(node)]
-    return _Spread(graph, kind_of(options.device)).result(candidates) if candidates else graph
+    machine = machine_of(options)
+    candidates = [node for node in graph.nodes if _is_light(node, machine)]
+    return _Spread(graph, machine).result(candidates) if candidates else graph
 
 
-def _is_light(node: Node) -> bool:
+def _is_light(node: Node, machine: Target) -> bool:
     """Whether a node makes something large by a command that is no work."""
-    return weight.get(node.command) == 1 and node.outputs[0].spec.nbytes >= _MEMORY.cached_bytes
+    return weight.get(node.command) == 1 and node.outputs[0].spec.nbytes >= machine.memory.cached_bytes
 
 
 def key_of(node: Node) -> tuple[object, ...]:
@@ -50,11 +49,11 @@ def key_of(node: Node) -> tuple[object, ...]:
     return node.command, node.inputs, tuple([(name, repr(value)) for name, value in sorted(node.params.items())])
 
 
-def repeated(graph: Graph) -> set[Symbol]:
+def repeated(graph: Graph, machine: Target) -> set[Symbol]:
     """Returns results of light commands that another node computes, too."""
     found: dict[tuple[object, ...], list[Symbol]] = {}
     for node in graph.nodes:
-        if _is_light(node):
+        if _is_light(node, machine):
             found.setdefault(key_of(node), []).append(node.outputs[0])
     return {symbol for symbols in found.values() if len(symbols) > 1 for symbol in symbols}
 
@@ -62,8 +61,8 @@ def repeated(graph: Graph) -> set[Symbol]:
 class _Spread:
     """One run of the pass."""
 
-    def __init__(self, graph: Graph, device: str) -> None:
-        self.graph, self.device, self.outputs = graph, device, frozenset(graph.outputs)
+    def __init__(self, graph: Graph, machine: Target) -> None:
+        self.graph, self.machine, self.outputs = graph, machine, frozenset(graph.outputs)
         self.fusable: dict[Node, bool] = {}
         self.writer = {symbol: i for i, node in enumerate(graph.nodes) for symbol in node.outputs}
         self.readers: dict[Symbol, list[int]] = {}
@@ -75,7 +74,7 @@ class _Spread:
         """Whether a node can be part of a kernel."""
         found = self.fusable.get(node)
         if found is None:
-            found = self.fusable[node] = can_fuse(node, self.device)
+            found = self.fusable[node] = can_fuse(node, self.machine)
         return found
 
     @cached_property

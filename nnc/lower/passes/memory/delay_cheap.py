@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nnc.base.options import Options
-from nnc.device import kind_of
+from nnc.device import machine_of
 from nnc.graph import Graph, Node, Symbol
 from nnc.lower.kernels.domain import can_fuse, is_reduction
 from nnc.lower.plan.views import find_views, runs
@@ -21,7 +21,7 @@ def delay_cheap(graph: Graph, options: Options) -> Graph:
         y = exp(x); z = neg(y); a = dot(b, c); w = add(mul(z, a), y)
         →  a = dot(b, c); y = exp(x); z = neg(y); w = add(mul(z, a), y)
     """
-    device = kind_of(options.device)
+    machine = machine_of(options)
     views = find_views(graph)
     donated = {graph.inputs[i] for i in options.donated}
     given = {*graph.inputs, *graph.constants} - donated  # they are there all the time
@@ -48,7 +48,7 @@ def delay_cheap(graph: Graph, options: Options) -> Graph:
     for i in reversed(range(len(graph.nodes))):
         node = graph.nodes[i]
         latest = min((first[symbol] for symbol in node.outputs if symbol in first), default=-1)
-        if latest > i and (not runs(node, views) or (can_fuse(node, device) and not is_reduction(node))):
+        if latest > i and (not runs(node, views) or (can_fuse(node, machine) and not is_reduction(node))):
             places[i] = find_place(i, node, latest)
         for symbol in node.inputs:
             first[symbol] = min(first.get(symbol, places[i]), places[i])

@@ -14,15 +14,12 @@ from typing import Any
 
 from nnc.base.options import Options
 from nnc.commands.shape import broadcast_axes, invert_permutation
-from nnc.device import CPU, kind_of
-from nnc.device.targets import cpu_target
+from nnc.device import CPU, machine_of
 from nnc.graph import Graph, Node, Symbol, TensorSpec, command, register_pass
 from nnc.graph.passes import Fact
 from nnc.graph.registry import scalar
 from nnc.graph.remake import OncePerGraph
 from nnc.lower.plan.min_cut import INFINITE, MinCut
-
-_CONVOLUTIONS_FIGURES = cpu_target().convolutions
 
 Axes = tuple[int, ...]
 Params = Mapping[str, Any]
@@ -65,7 +62,8 @@ def layout(graph: Graph, options: Options) -> Graph:
         y = conv(x, w); z = exp(y); u = conv(z, w)
         →  a = reorder(x); y = conv(a, w){channels_last}; z = exp(y); u = conv(z, w){channels_last}; v = transpose(u)
     """
-    return _Layouts().graph(graph) if options.native and kind_of(options.device) == CPU else graph
+    machine = machine_of(options)
+    return _Layouts(machine.convolutions.turning_cost).graph(graph) if options.native and machine.kind == CPU else graph
 
 
 def last_order(ndim: int) -> Axes:
@@ -155,10 +153,15 @@ def _first_cost(node: Node) -> int:
 class _Layouts(OncePerGraph):
     """Rewrites graphs and their sub-graphs."""
 
+    def __init__(self, turning_cost: int) -> None:
+        super().__init__()
+        self._turning_cost = turning_cost
+
     def rewrite(self, graph: Graph) -> Graph:
         chosen: dict[Node, _Way] = {}
         if any(node.command.name in _CONVOLUTIONS for node in graph.nodes):
-            chosen = _choose(graph, {node: way for node in graph.nodes if (way := _way(node)) is not None})
+            ways = {node: way for node in graph.nodes if (way := _way(node)) is not None}
+            chosen = _choose(graph, ways, self._turning_cost)
         if not chosen and not any(node.graphs for node in graph.nodes):
             return graph
         return _Turned(graph, chosen, lambda node: self.renew(node, {})).result()
@@ -179,7 +182,7 @@ def _is_lazy(node: Node) -> bool:
     return node.command.name == "broadcast_to" or _turns(node, _first_order)
 
 
-def _choose(graph: Graph, ways: Mapping[Node, _Way]) -> dict[Node, _Way]:
+def _choose(graph: Graph, ways: Mapping[Node, _Way], turning_cost: int) -> dict[Node, _Way]:
     """The nodes that run with their channels last, so that the least is moved, and how."""
     number = {node: i for i, node in enumerate(ways)}
     cut = MinCut(len(number))
@@ -206,7 +209,7 @@ def _choose(graph: Graph, ways: Mapping[Node, _Way]) -> dict[Node, _Way]:
         able, writer, cost = (
             readers.get(symbol, ()),
             writers.get(symbol),
-            _CONVOLUTIONS_FIGURES.turning_cost * symbol.spec.nbytes,
+            turning_cost * symbol.spec.nbytes,
         )
         turned = cut.thing()  # a turned copy, for all that read it turned
         for reader in able:

@@ -16,7 +16,8 @@ from nnc.base.options import Options
 from nnc.commands.pack import PACKABLE
 from nnc.commands.pack import pack as pack_command
 from nnc.commands.roles import take_loop
-from nnc.device import kind_of
+from nnc.device import machine_of
+from nnc.device.target import Target
 from nnc.graph import Graph, Node, Symbol, find_kernel, infer_specs, reference, register_pass
 from nnc.graph.passes import Fact
 from nnc.graph.remake import OncePerGraph
@@ -36,18 +37,18 @@ def pack(graph: Graph, options: Options) -> Graph:
     Example:
         y = conv(x, w)  →  p = pack(w){layout=64x64x3x3:Acdb64a}; y = conv(x, p){packed=64x64x3x3:Acdb64a}
     """
-    return _Packer(lasting_inputs(graph, options), kind_of(options.device)).graph(graph) if options.native else graph
+    return _Packer(lasting_inputs(graph, options), machine_of(options)).graph(graph) if options.native else graph
 
 
 class _Packer(OncePerGraph):
     """Packs weights, in inner loops first, so that a symbol that several capture is packed before all of them. `once` are symbols
-    of which one packed form serves many runs of its readers: lasting inputs, and captured symbols of loops. `device` is the kind
-    of device whose kernels are asked.
+    of which one packed form serves many runs of its readers: lasting inputs, and captured symbols of loops. `machine` has
+    the kernels that are asked.
     """
 
-    def __init__(self, lasting: Iterable[Symbol], device: str) -> None:
+    def __init__(self, lasting: Iterable[Symbol], machine: Target) -> None:
         super().__init__()
-        self.once, self.device = set(lasting), device
+        self.once, self.machine = set(lasting), machine
 
     def rewrite(self, graph: Graph) -> Graph:
         return _WithPacks(graph, self).result()
@@ -125,6 +126,6 @@ class _WithPacks:
         if node.command.name not in PACKABLE or "packed" in node.params:
             return {}
         specs = tuple(symbol.spec for symbol in node.inputs)
-        kernel = find_kernel(node.command, specs, node.params, self.packer.device)
+        kernel = find_kernel(node.command, specs, node.params, self.packer.machine)
         once = node.inputs[1] in self.lasting
         return kernel.layouts(specs, node.params, once) if kernel is not None else {}

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from nnc.base.options import Options
-from nnc.device import kind_of
+from nnc.device import machine_of
 from nnc.graph import Graph, Node, Symbol, register_pass
 from nnc.graph.passes import Fact
 from nnc.graph.registry import scalar, weight
@@ -64,7 +64,7 @@ class Peak:
     """
 
     def __init__(self, graph: Graph, options: Options, origin: Peak | None = None) -> None:
-        self.graph, self.options, self.device = graph, options, kind_of(options.device)
+        self.graph, self.options, self.machine = graph, options, machine_of(options)
         donated = {graph.inputs[i] for i in options.donated}
         known = origin.description if origin is not None else graph.attrs.get("_description")
         self.description: Description = Description(graph, donated=donated, free=graph.outputs, known=known)
@@ -107,7 +107,7 @@ class Peak:
         large = set(early) - kept
         late = [(node, large.intersection(read)) for node, read in self._late()]
         for node, read in late:
-            if not read <= kept and not can_fuse(node, self.device):
+            if not read <= kept and not can_fuse(node, self.machine):
                 kept |= read
         wanted = {symbol for _, read in late for symbol in read} - kept
         stored = self._cheapest(wanted, kept)
@@ -148,7 +148,7 @@ class Peak:
             if symbol in found:
                 continue
             node = self.graph.nodes[self.writers[symbol]] if symbol in self.writers else None
-            if node is None or not can_fuse(node, self.device) or is_reduction(node):
+            if node is None or not can_fuse(node, self.machine) or is_reduction(node):
                 found[symbol] = None
                 continue
             sources = [base for base in [self.views[s].base for s in node.inputs] if base not in kept]

@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from nnc.base.dtypes import TAPE
 from nnc.base.options import Options
 from nnc.commands.control import PRINTED
+from nnc.device import machine_of
+from nnc.device.target import Schedule as Costs
 from nnc.graph import Graph, Node, Symbol, verify
 from nnc.graph.registry import effect
 from nnc.lower.passes.memory.order import Description
@@ -131,7 +133,7 @@ class _GraphForm:
         description = _describe(graph, options)
         self.entries, self.views = description.entries, description.views
         self.writers = {symbol: node for node in graph.nodes for symbol in node.outputs}
-        self.problem = _problem(description, workspace)
+        self.problem = _problem(description, workspace, machine_of(options).schedule)
 
     def rewritten(self, order: RunOrder) -> tuple[Graph, tuple[Node, ...]]:
         """Returns the graph that runs its nodes in such an order, and the nodes in it that are copies."""
@@ -176,14 +178,14 @@ def _describe(graph: Graph, options: Options) -> Description:
     return Description(graph, donated={graph.inputs[i] for i in options.donated}, free=graph.outputs)
 
 
-def _problem(description: Description, workspace: Workspace) -> TimedOperations:
+def _problem(description: Description, workspace: Workspace, costs: Costs) -> TimedOperations:
     """A graph in numbers; entries that are no nodes, and views, take neither time nor memory."""
     working = [node if node is not None and runs(node, description.views) else None for node in description.entries]
     return TimedOperations(
         description.operations(),
-        seconds=[node_cost(node).seconds if node is not None else 0.0 for node in working],
+        seconds=[node_cost(node, costs).seconds if node is not None else 0.0 for node in working],
         repeatable=[node is not None and _is_repeatable(node) for node in working],
-        extra=[_inner_bytes(node, workspace) if node is not None else 0 for node in working],
+        extra=[_inner_bytes(node, workspace, costs) if node is not None else 0 for node in working],
     )
 
 
@@ -194,8 +196,9 @@ def _is_repeatable(node: Node) -> bool:
     return not touches_tape and all(n.command not in effect for n in (node, *(n for g in node.graphs for n in g.nodes)))
 
 
-def _inner_bytes(node: Node, workspace: Workspace) -> int:
+def _inner_bytes(node: Node, workspace: Workspace, costs: Costs) -> int:
     """About how many bytes a node needs beside its operands and results: its kernel's workspace, the live set of its sub-graphs."""
     if node.command in PRINTED:
         return workspace(node)
-    return max((_problem(Description(graph), workspace).peak for graph in node.graphs), default=workspace(node))
+    inner = (_problem(Description(graph), workspace, costs).peak for graph in node.graphs)
+    return max(inner, default=workspace(node))

@@ -12,15 +12,11 @@ import heapq
 from collections.abc import Callable, Sequence
 from math import inf
 
-from nnc.base.machine import usable_threads
 from nnc.base.options import Options
-from nnc.device import CPU
+from nnc.device import machine_of
 from nnc.device.target import Schedule as Costs
-from nnc.device.targets import cpu_target
-from nnc.device.targets.gpu import GPU_SCHEDULE
 from nnc.lower.plan.schedule.types import Schedule, Signal
 
-_SCHEDULE = cpu_target().schedule
 _ROOM, _SPARE = (
     1.25,
     1 << 20,
@@ -31,14 +27,9 @@ Pinned = Sequence[int | None]  # for each step the stream in which it must run
 MESSAGES = 1  # the stream of messages to other processes, whose thread waits for them while others compute
 
 
-def costs_of(options: Options) -> Costs:
-    """The costs of the device that a program is lowered for."""
-    return _SCHEDULE if options.device == CPU else GPU_SCHEDULE
-
-
-def estimate_seconds(flops: int, nbytes: int, costs: Costs = _SCHEDULE, sends: bool = False) -> float:
-    """About how long a kernel of so many operations takes on one core, or on a device with other `costs`, if it reads and writes so
-    many bytes; or a message to other processes.
+def estimate_seconds(flops: int, nbytes: int, costs: Costs, sends: bool = False) -> float:
+    """About how long a kernel of so many operations takes on one core, or on a device, if it reads and writes so many bytes; or a
+    message to other processes.
     """
     if sends:
         return costs.message_seconds + nbytes / costs.message_bytes_per_second
@@ -53,11 +44,12 @@ def most_streams(options: Options) -> int:
         return int(options.streams)
     if options.memory_budget is not None:
         return 1
-    if streams := costs_of(options).streams:
-        return streams
+    machine = machine_of(options)
+    if machine.schedule.streams:
+        return machine.schedule.streams
     if options.kernel_threads is None:
         return 1
-    return max(1, usable_threads() // options.kernel_threads)
+    return max(1, machine.cores // options.kernel_threads)
 
 
 def is_affordable(options: Options, given: int, wanted: int) -> bool:
@@ -79,7 +71,7 @@ def choose_streams(
         seconds: how long each takes.
         pinned: the streams in which steps must run.
     """
-    one, count, costs = _recorded(seconds), most_streams(options), costs_of(options)
+    one, count, costs = _recorded(seconds), most_streams(options), machine_of(options).schedule
     if count == 1:
         return one
     if options.streams != "auto":
@@ -93,10 +85,7 @@ def choose_streams(
     return found if saved >= max(costs.saved_seconds, costs.saved_part * one.seconds) else one
 
 
-def assign(
-    before: Before, seconds: Sequence[float], pinned: Pinned, streams: int,
-    signal_seconds: float = _SCHEDULE.signal_seconds,
-) -> Schedule:  # fmt: skip
+def assign(before: Before, seconds: Sequence[float], pinned: Pinned, streams: int, signal_seconds: float) -> Schedule:
     """The list schedule of steps on so many streams at most.
 
     Args:

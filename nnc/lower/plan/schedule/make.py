@@ -9,13 +9,13 @@ from itertools import accumulate
 from nnc.base.later import later
 from nnc.base.options import Options
 from nnc.commands.control import PRINTED
+from nnc.device import machine_of
 from nnc.lower.plan.costs import step_bytes, step_flops
 from nnc.lower.plan.liveness import Timeline, join, max_live, walk
 from nnc.lower.plan.schedule.accesses import has_effect, is_message, step_accesses
 from nnc.lower.plan.schedule.assign import (
     MESSAGES,
     choose_streams,
-    costs_of,
     estimate_seconds,
     is_affordable,
     most_streams,
@@ -29,7 +29,7 @@ find_dependencies = later(f"{__package__}.dependencies", "find_dependencies")
 def make_schedule(planned: Planned, options: Options) -> Schedule:
     """The schedule that `options.streams` asks for; steps that touch the same bytes keep their recorded order."""
     steps = planned.bound.steps
-    costs = costs_of(options)
+    costs = machine_of(options).schedule
     sends = [is_message(step.command, step.params) for step in steps]
     pinned = [
         MESSAGES if to_others else 0 if is_pinned(step) else None for step, to_others in zip(steps, sends, strict=True)

@@ -20,13 +20,13 @@ from nnc.backends.cpu.compiler import prefetch
 from nnc.backends.cpu.compiler.jit import compiler
 from nnc.backends.cpu.compiler.prefetch import Prefetcher, Preparing
 from nnc.base.machine import available_memory
-from nnc.device.targets import cpu_target
 from nnc.run.background import WRITER, deferring, in_background
 from nnc.run.native_frame import CallMemory, NativeFrame
 from nnc.run.packed_weights import is_alone
 from nnc.run.store.cache import Cache, CacheEntry
+from tests.figures import HERE
 
-_MEMORY = cpu_target().memory
+_MEMORY = HERE.memory
 
 pytestmark = [
     pytest.mark.skipif(compiler() is None or available_memory() is None, reason="LLVM is not installed, or no Linux"),
@@ -128,7 +128,7 @@ def test_a_thread_that_comes_too_late_finds_nothing(monkeypatch: pytest.MonkeyPa
 
 def test_the_block_can_end_before_the_compiler() -> None:
     array, ready = fresh(), threading.Event()
-    with Prefetcher(lambda: None if ready.wait(60) else 0) as block:
+    with Prefetcher(lambda: None if ready.wait(60) else 0, _MEMORY) as block:
         block.arrays.begin([array])
     assert not ready.is_set() and is_idle(block.arrays)
     ready.set()
@@ -142,7 +142,7 @@ def test_background_tasks_of_its_threads_wait_as_those_of_the_call() -> None:
         in_background(lambda: (done.append(1), did.set()))
         asked.set()
 
-    with deferring(), Prefetcher(find) as block:
+    with deferring(), Prefetcher(find, _MEMORY) as block:
         block.arrays.begin([fresh()])
         assert asked.wait(60)
         assert not done
@@ -161,7 +161,7 @@ def test_where_memory_is_short_nothing_is_touched(monkeypatch: pytest.MonkeyPatc
 def test_without_a_compiler_that_works_nothing_is_touched() -> None:
     array = fresh()
     asked = threading.Event()
-    with Prefetcher(asked.set) as block:
+    with Prefetcher(asked.set, _MEMORY) as block:
         block.arrays.begin([array])
         assert asked.wait(60)
     assert faults_of_writing(array) > 3000
@@ -290,7 +290,7 @@ def test_arrays_that_others_see_are_copied_when_they_are_prefetch_donated() -> N
 def test_an_array_that_is_gone_when_it_has_been_copied_stays_gone() -> None:
     ready, x = threading.Event(), nnp.asarray(np.ones((600, 600)))
     address = own().arrays._find()
-    with Prefetcher(lambda: address if ready.wait(60) else None) as block:
+    with Prefetcher(lambda: address if ready.wait(60) else None, _MEMORY) as block:
         block.prefetch_donated([x])
         x.delete()
         ready.set()

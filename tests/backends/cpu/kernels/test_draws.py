@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from nnc.backends.cpu.kernels import draws as kernels
 from nnc.base import dtypes
 from nnc.commands import draws
 from nnc.graph import Command, reference
+from tests.figures import HERE
 from tests.random.test_same_bits import DRAWS
 
 FLOATS = (dtypes.float32, dtypes.float64, dtypes.bfloat16, dtypes.float16)
@@ -102,7 +104,7 @@ def test_draws_have_the_same_bits_before_and_after_kernels_run(name: str, monkey
 def test_few_elements_are_left_to_the_reference_until_compiling_would_have_been_worth_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    run = kernels._Run(draws.portable_log)
+    run = kernels._Run(draws.portable_log, partial(kernels._native, machine=HERE))
     calls: list[int] = []
     monkeypatch.setattr(run, "_compiled", lambda inputs, outputs, params: calls.append(inputs[0].size))
     x = np.ones(3)

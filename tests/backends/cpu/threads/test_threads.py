@@ -23,12 +23,8 @@ from nnc.backends.cpu.threads import threads as threads_module
 from nnc.backends.cpu.threads.openmp import Openmp, find_openmp, loaded_libraries
 from nnc.backends.cpu.threads.pool import Pool, is_supported
 from nnc.backends.cpu.threads.threads import Threads, find_blas_setters, most_threads, threads
-from nnc.device.targets import cpu_target
 from nnc.errors import ArgumentError, ArgumentTypeError, BackendError
-from nnc.lower.kernels.costs import grain_of
 from nnc.lower.kernels.native import Native
-
-_THREADS = cpu_target().threads
 
 ENGINE = Engine()
 MISSING = Openmp(None, "no such library")
@@ -220,11 +216,6 @@ def test_threads_of_openmp_have_the_mode_of_their_caller_and_behind_the_loop_the
             assert products[:3].tolist() == [0, 0, 0]
             np.testing.assert_allclose(products[32:35], np.float32(1e-40))
             products[:] = 1
-
-
-def test_the_grain_is_the_work_of_one_part() -> None:
-    assert grain_of(2.0) == _THREADS.part_ns / 2
-    assert grain_of(0.0) > 1_000_000
 
 
 # -- set_num_threads ---------------------------------------------------------------------------------------------------

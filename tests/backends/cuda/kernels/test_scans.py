@@ -12,17 +12,17 @@ from hypothesis import strategies as st
 
 import nnc
 import nnc.numpy as nnp
-from nnc.backends.cuda.kernels import scans
-from nnc.device.targets.gpu import GPU_GRIDS
 from nnc.graph import command, reference
 from tests.backends.cpu.against_reference import REAL, values
 from tests.backends.cuda.against_reference import Case, check, check_on_device, placed, results_of
+from tests.backends.cuda.launching import GPU
 
 NDArray = np.ndarray[Any, Any]
 FEW = settings(max_examples=settings.default.max_examples // 4)
 NAMES = ("cumsum", "cumprod", "cummax", "cummin")
 SHAPES = (((20,), 0), ((70, 40), 0), ((5, 6, 7), 1), ((0, 4), 1), ((3, 260), 1), ((2, 130), 1))
 KINDS = ("bool", "int8", "uint16", "int64", "float16", "bfloat16", "float32", "float64")
+SHORT_PARTS = replace(GPU, grids=replace(GPU.grids, part_elements=500, part_rows=2))  # parts that are interpreted fast
 TOLERANCE = {"float16": 1e-3, "bfloat16": 8e-3, "float32": 2e-6, "float64": 1e-14}
 
 
@@ -65,20 +65,18 @@ def test_any_layout_is_read_and_written(shape: list[int], kind: str, data: Any) 
     )
 
 
-@pytest.fixture
-def short_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cuts rows into parts that are interpreted fast."""
-    monkeypatch.setattr(scans, "GPU_GRIDS", replace(GPU_GRIDS, part_elements=500, part_rows=2))
-
-
-@pytest.mark.usefixtures("short_parts")
 @pytest.mark.parametrize(
     ("shape", "axis"), [((2001,), 0), ((2, 4000), 1), ((1001, 3), 0), ((2048,), 0), ((20, 2, 300), 0)]
 )
 @pytest.mark.parametrize("kind", ["float32", "int16"])
 def test_long_rows_are_cut_into_parts(shape: tuple[int, ...], axis: int, kind: str) -> None:
     x = plain(values(kind, shape))
-    ran = check(*cases(x, axis), ("cumsum", [np.flip(x)], {"axis": axis}), tolerance=TOLERANCE.get(kind, 0) * 2)
+    ran = check(
+        *cases(x, axis),
+        ("cumsum", [np.flip(x)], {"axis": axis}),
+        tolerance=TOLERANCE.get(kind, 0) * 2,
+        machine=SHORT_PARTS,
+    )
     launches = {1} if shape == (20, 2, 300) else {2, 3} if kind != "int16" else {2}
     assert {len(each.counts) for each in ran} == launches
 
@@ -109,20 +107,18 @@ def test_products_keep_the_digits_of_their_order() -> None:
     check(("cumprod", [rows], {"axis": 1}), ("cumprod", [np.ascontiguousarray(rows.T)], {"axis": 0}), tolerance=2e-6)
 
 
-@pytest.mark.usefixtures("short_parts")
 def test_a_row_in_parts_is_made_again_where_a_sum_is_lost() -> None:
     x = np.zeros((3, 2100), np.float32)
     x[0, [0, 1400, 1401]] = -3e38, 3e38, 3e38  # within a part
     x[1, [100, 700, 1300]] = -3e38, 3e38, 3e38  # two parts together lose nothing
     y = np.tile(np.float32([1e-30, 1e30]), 1050)
-    ran = check(("cumsum", [x], {"axis": 1}), ("cumprod", [y], {"axis": 0}), tolerance=2e-6)
+    ran = check(("cumsum", [x], {"axis": 1}), ("cumprod", [y], {"axis": 0}), tolerance=2e-6, machine=SHORT_PARTS)
     assert [len(each.counts) for each in ran] == [3, 3]
 
 
-@pytest.mark.usefixtures("short_parts")
 def test_results_are_the_same_in_each_run() -> None:
     x = np.random.default_rng(0).normal(size=(3, 3000)).astype(np.float32)
-    runs = [results_of([("cumsum", [x], {"axis": 1})])[0][0].outputs[0] for _ in range(2)]
+    runs = [results_of([("cumsum", [x], {"axis": 1})], SHORT_PARTS)[0][0].outputs[0] for _ in range(2)]
     assert np.ascontiguousarray(runs[0]).tobytes() == np.ascontiguousarray(runs[1]).tobytes()
 
 

@@ -11,9 +11,10 @@ import nnc
 import nnc.numpy as nnp
 from nnc.base.dtypes import BY_NAME
 from nnc.errors import NncError, OutOfBoundsError
-from nnc.graph import command, infer_specs, kernel, spec_of
+from nnc.graph import command, infer_specs, spec_of
+from nnc.graph.registry import kernels_for
 from tests.backends.cpu.against_reference import backwards, columns, dense, spaced, values
-from tests.backends.cuda.launching import Call, run_steps
+from tests.backends.cuda.launching import GPU, Call, run_steps
 from tests.backends.cuda.unfused import call_of, check_calls
 from tests.commands.samples_index import SAMPLES
 
@@ -31,7 +32,7 @@ def is_taken(name: str, inputs: list[NDArray], params: Any) -> bool:
         infer_specs(command(name), specs, params)
     except NncError:
         return False
-    (found,) = [each for each in kernel[command(name)] if each.device == "cuda"]
+    (found,) = kernels_for(command(name), GPU)
     return found.supports(specs, params) and all(x.size for x in inputs)
 
 

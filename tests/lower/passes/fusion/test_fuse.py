@@ -13,12 +13,12 @@ import nnc.numpy as nnp
 from nnc import nn
 from nnc.base.options import Options
 from nnc.commands import elementwise as ew
-from nnc.device import CPU
 from nnc.errors import OutOfBoundsError
 from nnc.graph import Graph, GraphBuilder, TensorSpec, register, run_passes
 from nnc.graph.rules import Rules
 from nnc.lower.passes.fusion.grouping import Grouping
 from nnc.lower.phases import SIMPLIFYING, names_of
+from tests.figures import HERE
 from tests.lower.passes.tools import check_same_bits
 from tests.programs.test_passes import graphs
 
@@ -222,7 +222,7 @@ def test_compact_kernels_keep_nothing_in_memory_for_longer() -> None:
 @given(graphs())
 def test_each_group_is_one_loop_nest_whether_or_not_that_was_looked_at(graph: Graph) -> None:
     """Groups that go over elements of one shape are joined without a look at their loops."""
-    grouping = Grouping(graph, 0, compact=False, device=CPU)
+    grouping = Grouping(graph, 0, compact=False, machine=HERE)
     for i, group in enumerate(grouping.group):
         if group is not None:
             assert i in group.nodes

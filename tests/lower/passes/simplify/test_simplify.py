@@ -156,3 +156,15 @@ def test_padding_between_elements_goes_only_where_there_are_no_two(n: int) -> No
     wanted[::3] = x
     np.testing.assert_array_equal(nnc.compile(spread)(x), wanted)
     assert names(run(nnc.make_graph(spread)(x), "simplify", "dce")).count("pad") == (n > 1)
+
+
+def test_quotients_by_powers_of_two_are_products_in_loops_too() -> None:
+    def f(x: Any) -> Any:
+        return nnc.scan(lambda c, _: (nnp.sin(c) / 4, c / 3), x / 8, None, length=3)
+
+    graph = nnc.make_graph(f)(X)
+    after = run(graph, "simplify")
+    check_same_bits(graph, after, [X])
+    (loop,) = (node for node in after.nodes if node.graphs)
+    assert names(after).count("div") == 0 and names(loop.graphs[0]).count("div") == 1
+    assert names(loop.graphs[0]).count("mul") == 1

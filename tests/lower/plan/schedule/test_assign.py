@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -16,10 +17,11 @@ from nnc.lower.plan.schedule.accesses import Access
 from nnc.lower.plan.schedule.assign import MESSAGES, assign, choose_streams, find_signals
 from nnc.lower.plan.schedule.dependencies import find_dependencies
 from nnc.lower.plan.schedule.types import Schedule, Signal
-from tests.figures import set_figures
+from tests.figures import HERE, with_figures
 from tests.lower.plan.schedule.tools import compiled, two_chains
 
 FREE: list[int | None] = [None] * 20
+SIGNAL = HERE.schedule.signal_seconds
 
 
 def fork_and_join(length: int) -> list[tuple[int, ...]]:
@@ -29,7 +31,7 @@ def fork_and_join(length: int) -> list[tuple[int, ...]]:
 
 
 def test_chains_run_side_by_side_and_meet_with_few_signals() -> None:
-    schedule = assign(fork_and_join(3), [1.0] * 8, FREE, 2)
+    schedule = assign(fork_and_join(3), [1.0] * 8, FREE, 2, SIGNAL)
     assert sorted(map(len, schedule.streams)) == [4, 4]
     assert len(schedule.signals) == 2
     assert schedule.seconds == pytest.approx(5, abs=0.01)
@@ -45,19 +47,19 @@ def test_the_longest_chain_goes_first() -> None:
         (4,),
         (5,),
     ]  # three single steps, and a chain of four that the recorded order begins last
-    schedule = assign([(), (), (), (), (3,), (4,), (5,)], [1.0] * 7, FREE, 2)
+    schedule = assign([(), (), (), (), (3,), (4,), (5,)], [1.0] * 7, FREE, 2, SIGNAL)
     assert schedule.planned[3] == (0.0, 1.0)
     assert schedule.seconds == pytest.approx(4, abs=0.01)
-    assert assign(before, [1.0] * 7, FREE, 1).seconds == 7
+    assert assign(before, [1.0] * 7, FREE, 1, SIGNAL).seconds == 7
 
 
 def test_short_steps_are_not_worth_a_signal() -> None:
-    assert len(assign([(), (0,), (0,), (1, 2)], [1e-6] * 4, FREE, 2).streams) == 1
+    assert len(assign([(), (0,), (0,), (1, 2)], [1e-6] * 4, FREE, 2, SIGNAL).streams) == 1
 
 
 def test_steps_that_must_stay_run_in_the_first_stream() -> None:
     pinned = [None, 0, 0, 0, 0, 0, 0, None]
-    schedule = assign(fork_and_join(3), [1.0] * 8, pinned, 2)
+    schedule = assign(fork_and_join(3), [1.0] * 8, pinned, 2, SIGNAL)
     assert all(schedule.stream_of[i] == 0 for i in range(1, 7))
 
 
@@ -65,13 +67,13 @@ def test_messages_travel_in_a_stream_of_their_own_while_the_next_gradient_is_com
     # a backward pass: errors 0, 1, 2, each with its gradient 3, 4, 5, then messages 6, 7, 8 and updates 9, 10, 11
     before = [(), (0,), (1,), (0,), (1,), (2,), (3,), (4, 6), (5, 7), (6,), (7,), (8,)]
     pinned = [None] * 6 + [MESSAGES] * 3 + [None] * 3
-    two = assign(before, [1.0] * 12, pinned, 2)
+    two = assign(before, [1.0] * 12, pinned, 2, SIGNAL)
     assert two.streams == ((0, 3, 1, 4, 2, 5, 9, 10, 11), (6, 7, 8))
     assert two.planned[6][0] == pytest.approx(2, abs=0.01) and two.seconds == pytest.approx(9, abs=0.01)
     assert {(s.before, s.after) for s in two.signals} == {(3, 6), (4, 7), (5, 8), (6, 9), (7, 10), (8, 11)}
-    three = assign(before, [1.0] * 12, pinned, 3)
+    three = assign(before, [1.0] * 12, pinned, 3, SIGNAL)
     assert three.streams[1] == (6, 7, 8) and len(three.streams) == 3 and three.seconds < two.seconds
-    assert len(assign(before, [1.0] * 12, pinned, 1).streams) == 1
+    assert len(assign(before, [1.0] * 12, pinned, 1, SIGNAL).streams) == 1
 
 
 @st.composite
@@ -105,7 +107,7 @@ def test_every_step_runs_once_and_follows_those_before_it(
     problem: tuple[list[tuple[int, ...]], list[float]], streams: int
 ) -> None:
     before, seconds = problem
-    schedule = assign(before, seconds, [None] * len(before), streams)
+    schedule = assign(before, seconds, [None] * len(before), streams, SIGNAL)
     assert 1 <= len(schedule.streams) <= streams
     assert sorted(i for steps in schedule.streams for i in steps) == list(range(len(before)))
     for step, done in enumerate(reached(schedule)):
@@ -116,7 +118,7 @@ def test_every_step_runs_once_and_follows_those_before_it(
         fewer = Schedule(schedule.streams, signals, schedule.planned)
         assert signal.before not in reached(fewer)[signal.after]
         assert schedule.stream_of[signal.before] != schedule.stream_of[signal.after]
-    assert schedule == assign(before, seconds, [None] * len(before), streams)
+    assert schedule == assign(before, seconds, [None] * len(before), streams, SIGNAL)
 
 
 def test_a_signal_that_follows_from_others_is_left_out() -> None:
@@ -174,28 +176,26 @@ def test_dependencies_are_those_of_all_pairs_of_conflicts(steps: list[list[Acces
 # -- how many streams ----------------------------------------------------------------------------------------------------
 
 
-def auto(seconds: float, monkeypatch: pytest.MonkeyPatch, processors: int = 4, **changes: Any) -> int:
+def auto(seconds: float, processors: int = 4, **changes: Any) -> int:
     """The number of streams for two chains of three steps that each take so long."""
-    monkeypatch.setattr(assign_module, "usable_threads", lambda: processors)
-    options = Options(kernel_threads=1).update(**changes)
+    options = Options(kernel_threads=1, machine=replace(HERE, cores=processors)).update(**changes)
     return len(choose_streams(lambda: fork_and_join(3), [seconds] * 8, FREE[:8], options).streams)
 
 
-def test_auto_takes_several_streams_only_where_long_independent_steps_pay(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert auto(5e-3, monkeypatch) == 2
-    assert auto(9e-4, monkeypatch) == 1  # too short to leave the first stream
-    assert auto(5e-3, monkeypatch, processors=1) == 1
-    assert auto(5e-3, monkeypatch, kernel_threads=4) == 1  # kernels use all processors themselves
-    assert auto(5e-3, monkeypatch, kernel_threads=None) == 1
-    assert auto(5e-3, monkeypatch, kernel_threads=2) == 2
-    assert auto(5e-3, monkeypatch, memory_budget=1 << 40) == 1
-    assert auto(9e-4, monkeypatch, streams=2) == 2  # a number is an order
+def test_auto_takes_several_streams_only_where_long_independent_steps_pay() -> None:
+    assert auto(5e-3) == 2
+    assert auto(9e-4) == 1  # too short to leave the first stream
+    assert auto(5e-3, processors=1) == 1
+    assert auto(5e-3, kernel_threads=4) == 1  # kernels use all processors themselves
+    assert auto(5e-3, kernel_threads=None) == 1
+    assert auto(5e-3, kernel_threads=2) == 2
+    assert auto(5e-3, memory_budget=1 << 40) == 1
+    assert auto(9e-4, streams=2) == 2  # a number is an order
 
 
-def test_auto_leaves_a_single_chain_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(assign_module, "usable_threads", lambda: 4)
+def test_auto_leaves_a_single_chain_alone() -> None:
     chain = [(), (0,), (1,), (2,)]
-    options = Options(kernel_threads=1)
+    options = Options(kernel_threads=1, machine=replace(HERE, cores=4))
     assert len(choose_streams(lambda: chain, [1.0] * 4, FREE[:4], options).streams) == 1
     uneven = [1.0, 1e-3, 1e-3, 1e-3]  # all else beside one long step
     assert len(choose_streams(lambda: [(), (), (), ()], uneven, FREE[:4], options).streams) == 1
@@ -211,12 +211,13 @@ def test_chains_on_streams_have_memory_of_their_own_and_do_not_wait_for_each_oth
 
 
 def test_auto_takes_little_more_memory_than_one_stream(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(assign_module, "usable_threads", lambda: 2)
-    set_figures(monkeypatch, assign_module, "schedule", heavy_seconds=1e-5, saved_seconds=0.0)
+    machine = with_figures("schedule", replace(HERE, cores=2), heavy_seconds=1e-5, saved_seconds=0.0)
     one, two = compiled(two_chains(6), 1), compiled(two_chains(6), 2)
-    assert compiled(two_chains(6), "auto", kernel_threads=1).memory_plan.peak == two.memory_plan.peak  # little anyway
+    assert (
+        compiled(two_chains(6), "auto", kernel_threads=1, machine=machine).memory_plan.peak == two.memory_plan.peak
+    )  # little anyway
     monkeypatch.setattr(assign_module, "_SPARE", 0)
-    found = compiled(two_chains(6), "auto", kernel_threads=1).memory_plan
+    found = compiled(two_chains(6), "auto", kernel_threads=1, machine=machine).memory_plan
     most = 1.25**2 * one.memory_plan.arena_bytes  # a quarter for the order, and one for longer lives
     assert found.arena_bytes <= most < two.memory_plan.arena_bytes
 

@@ -15,7 +15,7 @@ from nnc.backends.cpu.kernels.attention.scores import Block, Form, Tokens, expon
 from nnc.backends.cpu.kernels.vectors import write_row
 from nnc.backends.printer import Printer, add_native, times
 from nnc.commands.attention import Operands
-from nnc.device.targets import cpu_target
+from nnc.device.target import Target
 from nnc.graph import TensorSpec
 from nnc.lower.kernels.builder import Value, has_code
 from nnc.lower.kernels.math.logarithm import log
@@ -23,23 +23,23 @@ from nnc.lower.kernels.math.terms import Term
 from nnc.lower.kernels.native import Native
 from nnc.lower.plan.stages import Step
 
-_ATTENTION = cpu_target().attention
+_FEATURES = 256  # of a head: a block then takes a megabyte of stack
 
 
 def is_printed(specs: Sequence[TensorSpec], biased: bool) -> bool:
     """Whether the kernels take operands."""
     x = Operands.of(specs, biased)
-    return has_code(x.q.dtype) and max(x.q.shape[-1], x.v.shape[-1]) <= _ATTENTION.features
+    return has_code(x.q.dtype) and max(x.q.shape[-1], x.v.shape[-1]) <= _FEATURES
 
 
-def _native(step: Step) -> Native | None:
+def _native(step: Step, machine: Target) -> Native | None:
     params, (out, logarithms) = step.params, step.outputs
-    printer = Printer(step)
+    printer = Printer(step, machine)
     if not logarithms.spec.size:
         return printer.native(inline=True)
     x = Operands.of(step.inputs, params["biased"])
     names = [f"%in{i}" for i in range(len(step.inputs))]
-    form = Form.of(x, names[3:], params["scale"], params["reach"])
+    form = Form.of(x, names[3:], params["scale"], params["reach"], machine)
 
     def print_block(block: Block, at: Sequence[str], after: Sequence[str]) -> None:
         code = block.code
@@ -47,14 +47,14 @@ def _native(step: Step) -> Native | None:
         state = _State.start(block)
         packed = block.pack(q.rows, form.features)
         block.scale(packed, form.features)
-        room = form.tiling.room(code, _ATTENTION.keys, block.vectors)
+        room = form.tiling.room(code, form.tiling.keys, block.vectors)
 
         def keys(at_key: Value, n: Value, end: Value) -> None:
-            near = block.near(k.rows.at(code, at_key), n, _ATTENTION.keys, form.features)
-            ahead = k.ahead(code, at_key, end), q.following(block)
+            near = block.near(k.rows.at(code, at_key), n, form.tiling.keys, form.features)
+            ahead = k.ahead(block, at_key, end), q.following(block)
             block.print_scores(near, packed, room, at[3:-2], at_key, n, ahead)
-            values = block.near(v.rows.at(code, at_key), n, _ATTENTION.keys, form.value_features)
-            state.take(block, room, values, n, v.ahead(code, at_key, end))
+            values = block.near(v.rows.at(code, at_key), n, form.tiling.keys, form.value_features)
+            state.take(block, room, values, n, v.ahead(block, at_key, end))
 
         block.each_keys(0, form.keys, keys)
         state.finish(block, rows_of(out, at[-2]), at[-1], logarithms.strides[-1])

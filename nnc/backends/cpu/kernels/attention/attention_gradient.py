@@ -25,14 +25,11 @@ from nnc.backends.cpu.kernels.vectors import masks_of, read_row, write_row
 from nnc.backends.printer import Bound, Printer, add_native, times
 from nnc.base.dtypes import accumulator
 from nnc.commands.attention import BIAS, Operands
-from nnc.device.targets import cpu_target
+from nnc.device.target import Target
 from nnc.graph import TensorSpec
 from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.kernels.native import Native
 from nnc.lower.plan.stages import Step, View
-
-_ATTENTION = cpu_target().attention
-_PRODUCTS = cpu_target().products
 
 
 def _supports(specs: Sequence[TensorSpec], params: Mapping[str, Any]) -> bool:
@@ -41,51 +38,51 @@ def _supports(specs: Sequence[TensorSpec], params: Mapping[str, Any]) -> bool:
     return of_keys and is_printed(specs[2:-2], params["biased"])
 
 
-def _workspace(specs: Sequence[TensorSpec], params: Mapping[str, Any]) -> int:
+def _workspace(specs: Sequence[TensorSpec], params: Mapping[str, Any], machine: Target) -> int:
     """Sums of the queries' gradients, where those are stored in a shorter dtype, and the bias's gradient for each head."""
     x, wide = Operands.of(specs[2:-2], params["biased"]), accumulator(specs[2].dtype)
-    return wide.itemsize * sum(_room(x.shape, x.q, x.v.shape[-1], params["wrt"]))
+    return wide.itemsize * sum(_room(x.shape, x.q, x.v.shape[-1], params["wrt"], machine))
 
 
-def _room(scores: Sequence[int], q: TensorSpec, value_features: int, wrt: Sequence[int]) -> tuple[int, int]:
+def _room(
+    scores: Sequence[int], q: TensorSpec, value_features: int, wrt: Sequence[int], machine: Target
+) -> tuple[int, int]:
     """Numbers in the dtype of sums, for queries and for the bias."""
     is_short = accumulator(q.dtype) != q.dtype
-    sums = is_short and 0 in wrt and scores[-1] > _span(q, value_features)
+    sums = is_short and 0 in wrt and scores[-1] > _span(q, value_features, machine)
     return q.size if sums else 0, math.prod(scores[:-2]) * scores[-1] if BIAS in wrt else 0
 
 
-def _span(q: TensorSpec, value_features: int) -> int:
-    """Keys of a span."""
-    unit = accumulator(q.dtype).itemsize
-    return (
-        max(1, _ATTENTION.span_bytes // (2 * max(1, q.shape[-1] + value_features) * unit * _ATTENTION.keys))
-        * _ATTENTION.keys
-    )
+def _span(q: TensorSpec, value_features: int, machine: Target) -> int:
+    """Keys of a span: they, their values and the gradients of both take half of the second-level cache."""
+    block = machine.attention.keys
+    nbytes = 2 * max(1, q.shape[-1] + value_features) * accumulator(q.dtype).itemsize * block
+    return max(1, machine.memory.second_cache_bytes // 2 // nbytes) * block
 
 
 class _Gradient:
     """The kernel of one step: its views, and which gradients are wanted."""
 
-    def __init__(self, step: Step) -> None:
+    def __init__(self, step: Step, machine: Target) -> None:
         params, inputs = step.params, step.inputs
         self.x = Operands.of(inputs[2:-2], params["biased"])
         self.ct, self.ct_sum, self.out, self.logarithms = *inputs[:2], *inputs[-2:]
         self.wrt: tuple[int, ...] = params["wrt"]
-        self.printer = Printer(step, workspace=len(step.outputs) > len(self.wrt))
+        self.printer = Printer(step, machine, workspace=len(step.outputs) > len(self.wrt))
         self.results: dict[int, View] = dict(zip(self.wrt, step.outputs, strict=False))
         tokens = [i for i in self.wrt if i != BIAS]
         self.views = [*inputs, *(self.results[i] for i in tokens)]
         outputs = {i: f"%out{k}" for k, i in enumerate(self.wrt)}
         self.names = [f"%in{i}" for i in range(len(inputs))] + [outputs[i] for i in tokens]
         self.place = {i: len(inputs) + k for k, i in enumerate(tokens)}
-        self.form = Form.of(self.x, self.names[5 : len(inputs) - 2], params["scale"], params["reach"])
+        self.form = Form.of(self.x, self.names[5 : len(inputs) - 2], params["scale"], params["reach"], machine)
         self.helpers = Helpers.of(self.printer, self.form)
         with_tokens = {0, 2, 3, 4, len(inputs) - 2, *range(len(inputs), len(self.views))}
         self.loops = self.form.loops(self.views, [i in with_tokens for i in range(len(self.views))])
         q, features, form = self.x.q.spec, self.form.value_features, self.form
         heads = (*form.lead[:-1], form.lead[-1] * form.shared)
-        self.room = _room((*heads, form.count, form.keys), q, features, self.wrt)
-        self.span = min(_span(q, features), max(form.keys, 1))
+        self.room = _room((*heads, form.count, form.keys), q, features, self.wrt, machine)
+        self.span = min(_span(q, features, machine), max(form.keys, 1))
         self.spans = -(-form.keys // self.span)
         self.bias = f"%out{self.wrt.index(BIAS)}" if BIAS in self.wrt else ""
 
@@ -99,7 +96,7 @@ class _Gradient:
             with code.loop(begin, end) as part:
                 self._print_part(code, part)
 
-        self.printer.parts(parts, max(1, _PRODUCTS.part_volume // max(1, volume)), body)
+        self.printer.parts(parts, max(1, self.printer.machine.products.part_volume // max(1, volume)), body)
         if self.bias:
             self._add_heads(self.printer.main)
         return self.printer.native()
@@ -181,7 +178,7 @@ class _Gradient:
         packed = block.pack(q, form.features)
         block.scale(packed, form.features)
         shifts = block.shifts(at[out + 1], self.logarithms.strides[-1])
-        weights, changes = (tiling.room(code, _ATTENTION.keys, block.vectors) for _ in range(2))
+        weights, changes = (tiling.room(code, tiling.keys, block.vectors) for _ in range(2))
         moves_scores = any(i != 2 for i in self.wrt)
         if moves_scores:
             packed_ct = block.pack(ct, form.value_features)
@@ -342,8 +339,8 @@ class _Here:
     sums: Mapping[int, Matrix]
 
 
-def _native(step: Step) -> Native | None:
-    return _Gradient(step).native()
+def _native(step: Step, machine: Target) -> Native | None:
+    return _Gradient(step, machine).native()
 
 
 add_native("attention_gradient", _native, _supports, _workspace)

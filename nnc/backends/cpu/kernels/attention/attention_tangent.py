@@ -18,13 +18,11 @@ from nnc.backends.cpu.kernels.attention.scores import Block, Extra, Form, Tokens
 from nnc.backends.cpu.kernels.vectors import write_row
 from nnc.backends.printer import Printer, add_native, times
 from nnc.commands.attention import BIAS, Operands
-from nnc.device.targets import cpu_target
+from nnc.device.target import Target
 from nnc.graph import TensorSpec
 from nnc.lower.kernels.builder import Slot, Value
 from nnc.lower.kernels.native import Native
 from nnc.lower.plan.stages import Step
-
-_ATTENTION = cpu_target().attention
 
 
 def _supports(specs: Sequence[TensorSpec], params: Mapping[str, Any]) -> bool:
@@ -34,18 +32,18 @@ def _supports(specs: Sequence[TensorSpec], params: Mapping[str, Any]) -> bool:
 class _Tangent:
     """The kernel of one step. Its operands are tangents, attention's operands, attention's results, then the results."""
 
-    def __init__(self, step: Step) -> None:
-        self.step, self.wrt = step, step.params["wrt"]
+    def __init__(self, step: Step, machine: Target) -> None:
+        self.step, self.machine, self.wrt = step, machine, step.params["wrt"]
         self.views = (*step.inputs, *step.outputs)
         self.first, self.out = len(self.wrt), len(step.inputs) - 2
         self.names = [f"%in{i}" for i in range(len(step.inputs))] + ["%out0", "%out1"]
         x = Operands.of(step.inputs[self.first : self.out], step.params["biased"])
         extras = self.names[self.first + 3 : self.out]
-        self.form = Form.of(x, extras, step.params["scale"], step.params["reach"])
+        self.form = Form.of(x, extras, step.params["scale"], step.params["reach"], machine)
 
     def native(self) -> Native:
         """The finished kernel."""
-        printer, first = Printer(self.step), self.first
+        printer, first = Printer(self.step, self.machine), self.first
         if not self.step.outputs[1].spec.size:
             return printer.native(inline=True)
         moving = [place for place, i in enumerate(self.wrt) if i != BIAS]
@@ -64,15 +62,15 @@ class _Tangent:
         for packed in turned.values():
             block.scale(packed, form.features)
         shifts = block.shifts(at[self.out + 1], self.views[self.out + 1].strides[-1])
-        weights, changes = (tiling.room(code, _ATTENTION.keys, block.vectors) for _ in range(2))
+        weights, changes = (tiling.room(code, tiling.keys, block.vectors) for _ in range(2))
         zero = code.constant(0, tiling.wide, tiling.lanes)
         sums = [code.slot(zero) for _ in range(block.vectors)]
         total = block.room(form.value_features)
         block.fill(total, form.value_features, 0)
 
         def keys(key: Value, n: Value, end: Value) -> None:
-            close = block.near(k.rows.at(code, key), n, _ATTENTION.keys, form.features)
-            ahead = k.ahead(code, key, end), q.following(block)
+            close = block.near(k.rows.at(code, key), n, block.tiling.keys, form.features)
+            ahead = k.ahead(block, key, end), q.following(block)
             block.print_scores(close, turned["q"], weights, at[first + 3 : self.out], key, n, ahead)
             block.weigh(weights, n, shifts)
             if set(self.wrt) - {2}:
@@ -96,8 +94,8 @@ class _Tangent:
         else:
             block.fill(changes, n, 0)
         if 1 in moved:
-            rows = block.near(moved[1].rows.at(code, key), n, _ATTENTION.keys, form.features)
-            ahead = [moved[1].ahead(code, key, end)]
+            rows = block.near(moved[1].rows.at(code, key), n, block.tiling.keys, form.features)
+            ahead = [moved[1].ahead(block, key, end)]
             block.print_products(rows, turned["q"], changes, n, form.features, adds=True, ahead=ahead)
         if BIAS in self.wrt:
             place = self.wrt.index(BIAS)
@@ -120,8 +118,8 @@ class _Tangent:
     ) -> None:
         """Adds values by factors."""
         code, columns = block.code, block.form.value_features
-        rows = block.near(values.rows.at(code, key), n, _ATTENTION.keys, columns).turned
-        ahead = [values.ahead(code, key, end)]
+        rows = block.near(values.rows.at(code, key), n, block.tiling.keys, columns).turned
+        ahead = [values.ahead(block, key, end)]
         block.products.print(
             code, rows, factors, total, columns, n, block.width, adds=True, divisor=columns, ahead=ahead
         )
@@ -143,8 +141,8 @@ class _Tangent:
             write_row(code, place, 0, step, value, block.inside(w), value.dtype.itemsize)
 
 
-def _native(step: Step) -> Native | None:
-    return _Tangent(step).native()
+def _native(step: Step, machine: Target) -> Native | None:
+    return _Tangent(step, machine).native()
 
 
 add_native("attention_tangent", _native, _supports)

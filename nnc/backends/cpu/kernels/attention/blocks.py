@@ -8,20 +8,19 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from nnc.backends.cpu.kernels.products.tiles import TEXTS, alone
-from nnc.backends.cpu.kernels.vectors import masks_of, read_row, vector_bytes, write_row
+from nnc.backends.cpu.kernels.vectors import masks_of, read_row, write_row
 from nnc.backends.moves import turn
 from nnc.backends.printer import Bound, Printer, times
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
-from nnc.device.targets import cpu_target
+from nnc.device.target import Target
 from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.kernels.masks import first_lanes
 from nnc.lower.kernels.native import Native
 
-_MEMORY = cpu_target().memory
-
 # Rows of a tile by its vectors, so that sums take half of the registers or more where there are enough vectors.
-_ROWS = {64: {1: 8, 2: 8, 3: 4, 4: 4}, 32: {1: 8, 2: 4}}
+_FEW = {1: 8, 2: 4}  # of 16 registers
+_ROWS = {64: {1: 8, 2: 8, 3: 4, 4: 4}, 32: _FEW, 16: _FEW}
 MOST_ROWS = 8
 _NEAR = 4  # rows that are reached from one pointer, with few registers
 
@@ -55,14 +54,20 @@ class Matrix:
 class Tiling:
     """The dtype of sums, and how blocks are cut: into tiles of a few rows by at most `vectors` of so many lanes."""
 
+    machine: Target
     wide: DType
     lanes: int
     vectors: int
 
     @classmethod
-    def of(cls, wide: DType) -> Tiling:
-        """The one for this machine."""
-        return cls(wide, vector_bytes() // wide.itemsize, max(_ROWS[vector_bytes()]))
+    def of(cls, wide: DType, machine: Target) -> Tiling:
+        """The one for a machine."""
+        return cls(machine, wide, machine.vector_bytes // wide.itemsize, max(_ROWS[machine.vector_bytes]))
+
+    @property
+    def keys(self) -> int:
+        """Keys of a block."""
+        return self.machine.attention.keys
 
     def rows_room(self, code: Code, rows: int, columns: int) -> Matrix:
         """A matrix on the stack, whose rows end with whole vectors."""
@@ -153,7 +158,7 @@ class _Product:
     ) -> None:
         """Some columns."""
         masks = masks_of(code, self.tiling.lanes, width)
-        most = _ROWS[vector_bytes()][len(masks)]
+        most = _ROWS[self.tiling.machine.vector_bytes][len(masks)]
 
         def tile(i: Value, count: int) -> None:
             if fetches:
@@ -176,7 +181,7 @@ class _Product:
             start, step = code.let(f"load ptr, ptr {entry}"), code.load(code.offset(entry, 8), dtypes.int64)
             row = code.offset(start, code.mul(first, step))
             for i in range(count):
-                for at in range(0, self.row_bytes, _MEMORY.line_bytes):
+                for at in range(0, self.row_bytes, self.tiling.machine.memory.line_bytes):
                     place = code.offset(code.offset(row, times(code, step, i)), at)
                     code.line(f"call void @llvm.prefetch.p0(ptr {place}, i32 0, i32 3, i32 1)")
 

@@ -19,15 +19,12 @@ from nnc.base import dtypes
 from nnc.base.dtypes import DType
 from nnc.commands.attention import Operands
 from nnc.commands.attention_formulas import Reach
-from nnc.device.targets import cpu_target
+from nnc.device.target import Target
 from nnc.lower.kernels.axes import Axes
 from nnc.lower.kernels.builder import Code, Value, known_integer
 from nnc.lower.kernels.math.exponential import exp
 from nnc.lower.kernels.math.terms import Term
 from nnc.lower.plan.stages import View
-
-_ATTENTION = cpu_target().attention
-_PRODUCTS = cpu_target().products
 
 
 @dataclass(frozen=True)
@@ -62,14 +59,14 @@ class Form:
     extras: tuple[Extra, ...]
 
     @classmethod
-    def of(cls, x: Operands, names: Sequence[str], scale: float, reach: Reach) -> Form:
+    def of(cls, x: Operands, names: Sequence[str], scale: float, reach: Reach, machine: Target) -> Form:
         """Returns the form of views; `names` are the names of pointers to the bias and the masks."""
         spec = x.q.spec
         *batch, count, heads, features = spec.shape
         own = x.k.spec.shape[-2]
         views = [*([] if x.bias is None else [x.bias]), *x.masks]
         extras = tuple(Extra.of(name, view) for name, view in zip(names, views, strict=True))
-        tiling, far = Tiling.of(dtypes.accumulator(spec.dtype)), count + x.k.spec.shape[-3]
+        tiling, far = Tiling.of(dtypes.accumulator(spec.dtype), machine), count + x.k.spec.shape[-3]
         before, after = (None if n is None or n >= far else max(n, -far) for n in reach)
         return cls(
             tiling, spec.dtype, count, x.k.spec.shape[-3], features, x.v.spec.shape[-1], scale, (before, after),
@@ -149,7 +146,7 @@ def print_blocks(
             first = times(code, place, form.width)
             form.each_width(code, place, lambda vectors: body(Block(code, form, helpers, first, vectors), at, after))
 
-    printer.parts(total, max(1, _PRODUCTS.part_volume // max(1, form.volume)), part)
+    printer.parts(total, max(1, printer.machine.products.part_volume // max(1, form.volume)), part)
 
 
 @dataclass(frozen=True)
@@ -165,9 +162,10 @@ class Tokens:
         """The tokens of the block's head."""
         return rows_of(self.view, self.at)
 
-    def ahead(self, code: Code, key: Value, end: Value) -> Matrix:
+    def ahead(self, block: Block, key: Value, end: Value) -> Matrix:
         """Returns the rows that are read after the block of keys at a place, of which the last one ends at `end`."""
-        following = code.add(key, code.integer(_ATTENTION.keys))
+        code = block.code
+        following = code.add(key, code.integer(block.tiling.keys))
         is_last = code.compare("ge", following, end)
         return self.rows.at(code, following).unless(code, is_last, rows_of(self.view, self.after))
 
@@ -259,8 +257,8 @@ class Block:
     def each_keys(self, begin: Bound, end: Bound, body: Callable[[Value, Value, Value], None]) -> None:
         """Runs `body(at, n, end)` for blocks of a span of keys, so far as queries of the block may attend to them."""
         code, (first, last) = self.code, self.range(begin, end)
-        with code.loop(first, last, _ATTENTION.keys) as at:
-            body(at, code.intrinsic("smin", code.sub(last, at), code.integer(_ATTENTION.keys)), last)
+        with code.loop(first, last, self.tiling.keys) as at:
+            body(at, code.intrinsic("smin", code.sub(last, at), code.integer(self.tiling.keys)), last)
 
     @contextmanager
     def each_vector(self) -> Iterator[Value]:
@@ -407,7 +405,7 @@ class Block:
     def _add_turned(self, extra: Extra, pointer: str, out: Matrix, at: Value, n: Value) -> None:
         """Adds a bias or mask that differs from query to query and from key to key: neighbours are keys, so it is turned."""
         code, wide = self.code, self.tiling.wide
-        room = self._squares.room(code, _ATTENTION.keys, 1)
+        room = self._squares.room(code, self.tiling.keys, 1)
         source = Matrix(pointer, extra.query, extra.key, extra.dtype)
         with code.loop(0, self.vectors) as v:
             self._squares.read(code, self.pointers(source.at(code, 0, at), v), source, n, room)

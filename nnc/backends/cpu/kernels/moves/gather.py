@@ -15,6 +15,7 @@ from nnc.backends.printer import Printer, add_native, grain_of, longest, over
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
 from nnc.commands.index import fill_value
+from nnc.device.target import Target
 from nnc.lower.kernels.axes import Axes, Shape
 from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.kernels.indexed import Indexed
@@ -23,11 +24,11 @@ from nnc.lower.kernels.values import position
 from nnc.lower.plan.stages import Step, View
 
 
-def _gather(step: Step) -> Native | None:
+def _gather(step: Step, machine: Target) -> Native | None:
     x, *indices = step.inputs
     out = step.outputs[0]
     box = Indexed(x, tuple(indices), step.params["axes"], step.params["batch"], step.params["mode"])
-    printer = Printer(step, refuses=box.refuses)
+    printer = Printer(step, machine, refuses=box.refuses)
     if box.mode in ("drop", "fill"):
         _share_fill(printer, x.spec.dtype, box.mode)
     if not math.prod(box.outer):
@@ -54,8 +55,10 @@ def _gather(step: Step) -> Native | None:
             with code.when(code.read(bad)):
                 printer.refuse(code)
 
-    printer.parts(count, grain_of(count, 2 * out.spec.nbytes + sum(index.spec.nbytes for index in indices)), body)
-    return printer.native(inline=is_tiny(out.spec, *(index.spec for index in indices)))
+    printer.parts(
+        count, grain_of(count, 2 * out.spec.nbytes + sum(index.spec.nbytes for index in indices), machine), body
+    )
+    return printer.native(inline=is_tiny(machine, out.spec, *(index.spec for index in indices)))
 
 
 def _read_row(code: Code, box: Indexed, source: str, inside: Value | None, target: str, strides: Shape) -> None:
@@ -98,14 +101,14 @@ def locate_box(
     return place
 
 
-def _dynamic_slice(step: Step) -> Native | None:
+def _dynamic_slice(step: Step, machine: Target) -> Native | None:
     x, *starts = step.inputs
     out, mode = step.outputs[0], step.params["mode"]
-    printer = Printer(step, refuses=mode == "error")
+    printer = Printer(step, machine, refuses=mode == "error")
     place = locate_box(printer, x, out.spec.shape, x.strides, 1, starts, mode)
     source = printer.share("source", printer.main.offset("%in0", place))
     move_box(printer, out.spec, source, x.strides, "%out0", out.strides)
-    return printer.native(inline=is_tiny(out.spec))
+    return printer.native(inline=is_tiny(machine, out.spec))
 
 
 add_native("gather", _gather)

@@ -14,15 +14,12 @@ from dataclasses import dataclass, replace
 from nnc.backends.moves import copy_bytes
 from nnc.backends.printer import grain_of
 from nnc.base import dtypes
-from nnc.device.targets import cpu_target
+from nnc.device.target import Target
 from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.kernels.native import Native
 from nnc.lower.plan.stages import Step, View
 
-_THREADS = cpu_target().threads
-
-_ROW_BYTES = 2 * _THREADS.moved_part_bytes  # most bytes that a row moves, so that threads get equal parts,
-_ROWS = 1 << 10  # and how many rows that may make beside one for each operand
+_ROWS = 1 << 10  # that there may be beside one for each operand
 _WORD = 8
 
 
@@ -61,13 +58,15 @@ class _Row:
             yield from box.split(most, steps) if length == 1 else (box,)
 
 
-def join_many(step: Step) -> Native:
+def join_many(step: Step, machine: Target) -> Native:
     """The kernel of a `concatenate` step, whose result is not empty."""
     out, axis = step.outputs[0], step.params["axis"] % step.outputs[0].spec.ndim
     inner = _first_in_row(step, axis)
     looped = [a for a in range(inner) if a == axis or out.spec.shape[a] > 1]
     steps = tuple(out.strides[a] for a in looped)
-    most = max(_ROW_BYTES, out.spec.nbytes // _ROWS)
+    most = max(
+        2 * machine.threads.moved_part_bytes, out.spec.nbytes // _ROWS
+    )  # bytes of a row: threads get equal parts
     rows: list[_Row] = []
     at = 0
     for part, view in enumerate(step.inputs):
@@ -77,7 +76,7 @@ def join_many(step: Step) -> Native:
             loops = tuple((shape[a], view.strides[a]) for a in looped)
             rows += _Row(part, 0, at * out.strides[axis], nbytes, loops).split(most, steps)
         at += shape[axis]
-    return Native(_text(rows, len(step.inputs), steps, grain_of(len(rows), out.spec.nbytes)), packed=True)
+    return Native(_text(rows, len(step.inputs), steps, grain_of(len(rows), out.spec.nbytes, machine)), packed=True)
 
 
 def _first_in_row(step: Step, axis: int) -> int:

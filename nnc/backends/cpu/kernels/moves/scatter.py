@@ -18,6 +18,7 @@ from nnc.backends.moves import copy_box, is_tiny, move_box
 from nnc.backends.printer import Bound, Printer, add_native, grain_of, in_blocks, longest, over
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
+from nnc.device.target import Target
 from nnc.graph import TensorSpec
 from nnc.lower.kernels.axes import Axes, in_words, word_of
 from nnc.lower.kernels.builder import Code, Value
@@ -26,7 +27,7 @@ from nnc.lower.kernels.native import Native
 from nnc.lower.plan.stages import Step, View, row_major
 
 
-def _workspace(specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> int:
+def _workspace(specs: tuple[TensorSpec, ...], params: Mapping[str, Any], machine: Target) -> int:
     return 4 * specs[0].size if is_rounded(specs[0].dtype, params["op"]) else 0
 
 
@@ -46,12 +47,12 @@ def copy_whole(printer: Printer, x: View, out: View) -> None:
         move_box(printer, x.spec, "%in0", x.strides, "%out0", out.strides)
 
 
-def _scatter(step: Step) -> Native | None:
+def _scatter(step: Step, machine: Target) -> Native | None:
     x, updates, *indices = step.inputs
     out, op, dtype = step.outputs[0], step.params["op"], x.spec.dtype
     rounded = is_rounded(dtype, op)
     box = Indexed(x, tuple(indices), step.params["axes"], step.params["batch"], step.params["mode"])
-    printer = Printer(step, workspace=rounded and x.spec.size > 0, refuses=box.refuses)
+    printer = Printer(step, machine, workspace=rounded and x.spec.size > 0, refuses=box.refuses)
     target, name = out, "%out0"
     if rounded and x.spec.size:
         wide = x.spec.update(dtype=dtypes.float32)
@@ -65,7 +66,7 @@ def _scatter(step: Step) -> Native | None:
         _apply(printer, box, updates, target, name, op, step.params.get("unique", False))
     if rounded and x.spec.size:
         convert_whole(printer, target, name, out, "%out0")
-    return printer.native(inline=is_tiny(updates.spec, *(index.spec for index in indices)) and not rounded)
+    return printer.native(inline=is_tiny(machine, updates.spec, *(index.spec for index in indices)) and not rounded)
 
 
 def convert_whole(printer: Printer, x: View, source: str, out: View, target: str) -> None:
@@ -80,7 +81,7 @@ def convert_whole(printer: Printer, x: View, source: str, out: View, target: str
             lambda values: code.convert(values[0], out.spec.dtype), reads_target=False,
         )  # fmt: skip
 
-    printer.parts(count if axes.size else 0, grain_of(count, x.spec.nbytes + out.spec.nbytes), body)
+    printer.parts(count if axes.size else 0, grain_of(count, x.spec.nbytes + out.spec.nbytes, printer.machine), body)
 
 
 def _over_rows(
@@ -134,7 +135,7 @@ def _apply(printer: Printer, box: Indexed, updates: View, target: View, name: st
     by_rows = column >= 0 and (shared < 0 or box.outer[shared] < min(rows.shape[column], 16))
     count = rows.shape[column] if by_rows else box.outer[shared] if shared >= 0 else 1
     nbytes = 2 * updates.spec.nbytes
-    grain = grain_of(count, nbytes) if shared >= 0 or by_rows else count
+    grain = grain_of(count, nbytes, printer.machine) if shared >= 0 or by_rows else count
     if by_rows and grain < count:
         grain = -(-grain // 16) * 16
 
@@ -171,15 +172,15 @@ def _combine_rows(
     _over_rows(code, axes, pointers, kinds, columns, combined, reads_target=op != "set")
 
 
-def _dynamic_update_slice(step: Step) -> Native | None:
+def _dynamic_update_slice(step: Step, machine: Target) -> Native | None:
     x, update, *starts = step.inputs
     out, mode = step.outputs[0], step.params["mode"]
-    printer = Printer(step, refuses=mode == "error")
+    printer = Printer(step, machine, refuses=mode == "error")
     copy_whole(printer, x, out)
     place = locate_box(printer, x, update.spec.shape, out.strides, 2, starts, mode)
     target = printer.share("target", printer.main.offset("%out0", place))
     move_box(printer, update.spec, "%in1", update.strides, target, out.strides)
-    return printer.native(inline=is_tiny(update.spec))
+    return printer.native(inline=is_tiny(machine, update.spec))
 
 
 add_native("scatter", _scatter, _supports, _workspace)

@@ -8,10 +8,11 @@ already, and are computed as `triangular_solve` does it; on the diagonal, tiles 
 from __future__ import annotations
 
 from nnc.backends.cpu.kernels.products.triangular import Solver, System
-from nnc.backends.cpu.kernels.vectors import masks_of, vector_bytes, write_row
+from nnc.backends.cpu.kernels.vectors import masks_of, write_row
 from nnc.backends.printer import Bound, times
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
+from nnc.device.target import Target
 from nnc.lower.kernels.builder import Code, Slot, Value
 
 _ROWS = 8
@@ -22,22 +23,22 @@ def row_bytes(n: int, dtype: DType) -> int:
     return n * dtype.itemsize + (64 if n * dtype.itemsize % 512 == 0 else 0)
 
 
-def print_cholesky(code: Code, matrix: str, n: int, dtype: DType) -> Value:
+def print_cholesky(code: Code, matrix: str, n: int, dtype: DType, machine: Target) -> Value:
     """Factorises a symmetric matrix with rows `row_bytes` apart: its upper triangle becomes U, the rest is of no use.
 
     Returns a bool: whether a pivot is not positive. NaN goes through, as in LAPACK.
     """
-    return _Factor(code, matrix, n, dtype).print()
+    return _Factor(code, matrix, n, dtype, machine).print()
 
 
 class _Factor:
-    def __init__(self, code: Code, matrix: str, n: int, dtype: DType) -> None:
+    def __init__(self, code: Code, matrix: str, n: int, dtype: DType, machine: Target) -> None:
         self.code, self.matrix, self.n, self.dtype, self.step = code, matrix, n, dtype, row_bytes(n, dtype)
-        lanes = vector_bytes() // dtype.itemsize
+        lanes = machine.vector_bytes // dtype.itemsize
         while lanes > 2 and lanes // 2 >= n:
             lanes //= 2
         self.lanes = lanes
-        rows = min(_ROWS if vector_bytes() == 64 else _ROWS // 2, lanes)
+        rows = min(_ROWS if machine.vector_bytes == 64 else _ROWS // 2, lanes)
         self.columns = lanes * (3 if dtype.itemsize == 8 else 2)
         size = dtype.itemsize
         rows_first, columns_first = (self.step, size), (size, self.step)

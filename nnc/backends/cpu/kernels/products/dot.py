@@ -9,6 +9,7 @@ library is called, but for bfloat16, where oneDNN uses instructions that compute
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,13 +22,12 @@ from nnc.backends.printer import Printer
 from nnc.backends.products import Product, product_of
 from nnc.base import dtypes
 from nnc.device import CPU
-from nnc.device.targets import cpu_target
+from nnc.device.target import Target
 from nnc.graph import Kernel, TensorSpec, add_kernel
+from nnc.graph.registry import KernelFactory
 from nnc.lower.kernels.builder import has_code
 from nnc.lower.kernels.native import Native, Remembered
 from nnc.lower.plan.stages import NDArray, Step
-
-_PRODUCTS = cpu_target().products
 
 _ROWS_BY_COLUMNS = ((1,), (0,))
 
@@ -36,50 +36,53 @@ def _supports(specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:
     return has_code(specs[0].dtype) and not dtypes.is_bool(specs[0].dtype)
 
 
-def _native(step: Step) -> Native | None:
+def _native(step: Step, machine: Target) -> Native | None:
     if not step.outputs[0].spec.size:
-        return Printer(step).native(inline=True)
-    product = _oriented(product_of(step))
+        return Printer(step, machine).native(inline=True)
+    product = _oriented(product_of(step), machine)
     wide = product.dtype if dtypes.is_integer(product.dtype) else dtypes.accumulator(product.dtype)
-    printer, light = Printer(step), False
-    if along_terms(product):
+    printer, light = Printer(step, machine), False
+    if along_terms(product, machine):
         print_dots(printer, product, wide)
-    elif is_row_by_rows(product):
+    elif is_row_by_rows(product, machine):
         print_row(printer, product, wide)
     else:
-        shape = shape_of(product, wide)
+        shape = shape_of(product, wide, machine)
         if shape is None:
             return None
         light = shape.shared
         print_tiles(printer, product, shape)
-    return printer.native(inline=product.volume * product.count <= _PRODUCTS.inline_volume, light=light)
+    return printer.native(inline=product.volume * product.count <= machine.products.inline_volume, light=light)
 
 
-def _oriented(product: Product) -> Product:
+def _oriented(product: Product, machine: Target) -> Product:
     """The product, or its transpose, so that neighbours in the result are neighbours in a vector."""
-    turned = product.turned()
-    if along_terms(turned) and not (along_terms(product) and product.columns.size <= turned.columns.size):
+    turned, lies_along = product.turned(), along_terms(product, machine)
+    if along_terms(turned, machine) and not (lies_along and product.columns.size <= turned.columns.size):
         return turned
-    return product if along_terms(product) else oriented_for_tiles(product)
+    return product if lies_along else oriented_for_tiles(product)
 
 
-_compiled = run_native(_native, "dot")
+def _kernel(machine: Target) -> Kernel:
+    native = partial(_native, machine=machine)
+    compiled, figures = run_native(native, "dot"), machine.products
+
+    def run(inputs: Sequence[NDArray], outputs: Sequence[NDArray], params: Mapping[str, Any]) -> None:
+        """A product at once. NumPy is called with less ado, which counts for more than the product itself where that is small."""
+        x, y = inputs
+        if (
+            x.ndim == y.ndim == 2
+            and params["contract"] == _ROWS_BY_COLUMNS
+            and not any(params.get("batch", ()))  # a batch axis that is no row comes behind the sum
+            and x.size * y.shape[1] <= figures.small_volume
+            and x.shape[1] <= 4 * figures.panel_terms  # longer sums lose digits there
+            and x.dtype in (dtypes.float32, dtypes.float64)
+        ):
+            np.matmul(x, y, out=outputs[0])
+        else:
+            compiled(inputs, outputs, params)
+
+    return Kernel(CPU, run, _supports, native=Remembered(native))
 
 
-def _run(inputs: Sequence[NDArray], outputs: Sequence[NDArray], params: Mapping[str, Any]) -> None:
-    """A product at once. NumPy is called with less ado, which counts for more than the product itself where that is small."""
-    x, y = inputs
-    if (
-        x.ndim == y.ndim == 2
-        and params["contract"] == _ROWS_BY_COLUMNS
-        and not any(params.get("batch", ()))  # a batch axis that is no row comes behind the sum
-        and x.size * y.shape[1] <= _PRODUCTS.small_volume
-        and x.shape[1] <= 4 * _PRODUCTS.panel_terms  # longer sums lose digits there
-        and x.dtype in (dtypes.float32, dtypes.float64)
-    ):
-        np.matmul(x, y, out=outputs[0])
-    else:
-        _compiled(inputs, outputs, params)
-
-
-add_kernel("dot", Kernel(CPU, _run, _supports, native=Remembered(_native)))
+add_kernel("dot", KernelFactory(CPU, _kernel))

@@ -5,31 +5,32 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 
-from nnc.backends.cpu.kernels.vectors import add_product, advance, masks_of, split, vector_bytes
+from nnc.backends.cpu.kernels.vectors import add_product, advance, masks_of, split
 from nnc.backends.printer import Bound, Printer, times
 from nnc.backends.products import Product
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
-from nnc.device.targets import cpu_target
+from nnc.device.target import Loops, Target
 from nnc.lower.kernels.builder import Code, Slot, Value
 from nnc.lower.kernels.cascade import cut_of, pieces, total_dtype
-
-_PRODUCTS = cpu_target().products
 
 Sums = Sequence[Sequence[Slot]]
 
 # Rows of a tile by its columns, less one.
-_DOT_ROWS = {64: (8, 8, 6, 6, 4, 4, 3, 3), 32: (6, 4, 3, 2, 2, 1, 1, 1)}
+_FEW = 6, 4, 3, 2, 2, 1, 1, 1  # of 16 registers
+_DOT_ROWS = {64: (8, 8, 6, 6, 4, 4, 3, 3), 32: _FEW, 16: _FEW}
 
 
-def along_terms(product: Product) -> bool:
+def along_terms(product: Product, machine: Target) -> bool:
     """Whether sums run along neighbours, and too few columns share the cost of packing them."""
     unit, inner = product.dtype.itemsize, product.depth[-1]
     if inner.x != unit or inner.y != unit:
         return False
     n = product.columns.size
     return n == 1 or (
-        product.columns.y != unit and n <= _PRODUCTS.few_columns and (n <= 3 or inner.size * unit >= 8 * vector_bytes())
+        product.columns.y != unit
+        and n <= machine.products.few_columns
+        and (n <= 3 or inner.size * unit >= 8 * machine.vector_bytes)
     )
 
 
@@ -37,13 +38,14 @@ def print_dots(printer: Printer, product: Product, wide: DType) -> None:
     """For each row and the few columns, vectors of partial sums along the terms."""
     left, right = product.operands
     rows, columns, inner = product.rows, product.columns, product.depth[-1]
-    lanes = vector_bytes() // wide.itemsize
+    machine = printer.machine
+    lanes = machine.vector_bytes // wide.itemsize
     while lanes > 2 and lanes // 2 >= inner.size:
         lanes //= 2
-    tile = min(rows.size, _DOT_ROWS[vector_bytes()][columns.size - 1])
+    tile = min(rows.size, _DOT_ROWS[machine.vector_bytes][columns.size - 1])
     tiles = -(-rows.size // tile)
     total = product.count * tiles
-    grain = max(1, _PRODUCTS.streamed_part_volume // max(1, product.volume * product.count // total))
+    grain = max(1, machine.products.streamed_part_volume // max(1, product.volume * product.count // total))
 
     def body(code: Code, begin: Bound, end: Bound) -> None:
         with code.loop(begin, end) as part:
@@ -53,7 +55,7 @@ def print_dots(printer: Printer, product: Product, wide: DType) -> None:
             if rows.size % tile:  # the last tile lies over its neighbour
                 first = code.intrinsic("smin", code.integer(first), code.integer(rows.size - tile))
             a, c = code.offset(a, times(code, first, rows.x)), code.offset(c, times(code, first, rows.out))
-            sums = _print_sums(code, product, wide, (a, b), lanes, tile)
+            sums = _print_sums(code, product, wide, (a, b), lanes, tile, machine.loops)
             for i, row in enumerate(sums):
                 for j, slot in enumerate(row):
                     target = code.offset(c, i * rows.out + j * columns.out)
@@ -62,12 +64,14 @@ def print_dots(printer: Printer, product: Product, wide: DType) -> None:
     printer.parts(total, grain, body)
 
 
-def _print_sums(code: Code, product: Product, wide: DType, pointers: tuple[str, str], lanes: int, rows: int) -> Sums:
+def _print_sums(
+    code: Code, product: Product, wide: DType, pointers: tuple[str, str], lanes: int, rows: int, loops: Loops
+) -> Sums:
     """The vectors of sums of some rows; long ones go piece by piece."""
     (a, b), (*outer, inner) = pointers, product.depth
     whole = inner.size // lanes * lanes
     counts = [*(axis.size for axis in outer), -(-inner.size // lanes)]
-    cut = cut_of(counts) if dtypes.is_float(wide) else None
+    cut = cut_of(counts, loops.summands, loops.short_sums) if dtypes.is_float(wide) else None
     sums = totals = _zeros(code, wide if cut is None else total_dtype(wide), lanes, rows, product.columns.size)
     with ExitStack() as stack:
         for position, axis in enumerate(outer):

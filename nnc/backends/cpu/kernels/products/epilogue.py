@@ -8,27 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from nnc.backends.cpu.kernels.products.gemm import Shape, oriented_for_tiles, print_tiles, shape_of
-from nnc.backends.cpu.kernels.products.tiles import Target
+from nnc.backends.cpu.kernels.products.tiles import Destination
 from nnc.backends.cpu.kernels.vectors import read_row, write_row
 from nnc.backends.printer import Bound, Printer, times
 from nnc.backends.products import Product, make_product
 from nnc.base import dtypes
 from nnc.commands.contract import dot
 from nnc.device import CPU
-from nnc.device.targets import cpu_target
+from nnc.device.target import Target
 from nnc.errors import InternalError
 from nnc.graph import Kernel, Symbol, TensorSpec, add_kernel, find_kernel
+from nnc.graph.registry import KernelFactory
 from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.kernels.epilogue import Epilogue, evaluate
 from nnc.lower.kernels.kernel_ir import graph_key
 from nnc.lower.kernels.native import PRINTED, Native
 from nnc.lower.plan.stages import Step, View, row_major
-
-_MEMORY = cpu_target().memory
-_PRODUCTS = cpu_target().products
 
 
 @dataclass(frozen=True)
@@ -57,11 +56,17 @@ class _Finish:
         with code.loop(0, rows) as i:
             for pointer, step, last, writes in far:
                 row = code.offset(pointer, times(code, i, step))
-                for at in (*range(0, last, _MEMORY.line_bytes), last):
+                for at in (*range(0, last, self.shape.tile.machine.memory.line_bytes), last):
                     code.line(f"call void @llvm.prefetch.p0(ptr {code.offset(row, at)}, i32 {writes}, i32 3, i32 1)")
 
     def rows(
-        self, code: Code, sums: Target, pointers: Sequence[str], first: Bound, end: Bound, masks: Sequence[Value | None]
+        self,
+        code: Code,
+        sums: Destination,
+        pointers: Sequence[str],
+        first: Bound,
+        end: Bound,
+        masks: Sequence[Value | None],
     ) -> None:
         """See `gemm.Finish`."""
         lanes, graph = self.shape.tile.lanes, self.epilogue.graph
@@ -110,51 +115,58 @@ class _Reader:
 # -- the kernel --------------------------------------------------------------------------------------------------------
 
 
-def _supports(specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:
+def _supports(machine: Target, specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:
     """Products that the printed kernel would compute anyway, in tiles."""
     (graph,) = params["graphs"]
-    epilogue = Epilogue.of(graph)
+    epilogue = Epilogue.of(graph, machine)
     if epilogue is None or epilogue.product.command is not dot or not graph.nodes[0].outputs[0].spec.size:
         return False
     node = epilogue.product
-    alone = find_kernel(node.command, specs[:2], node.params)
+    alone = find_kernel(node.command, specs[:2], node.params, machine)
     if alone is None or alone.backend != CPU:
         return False
     x, y = specs[:2]
     left, right = View.whole(0, x), View.whole(1, y)
     product = make_product(node.params, left, right, (row_major(node.outputs[0].spec),))
-    return min(product.rows.size, product.columns.size) > _PRODUCTS.few_columns
+    return min(product.rows.size, product.columns.size) > machine.products.few_columns
 
 
-def print_epilogue(step: Step) -> Native:
+def print_epilogue(step: Step, machine: Target) -> Native:
     """The kernel of a step whose product is a `dot`."""
-    epilogue = Epilogue.of(step.graphs[0])
+    epilogue = Epilogue.of(step.graphs[0], machine)
     if epilogue is None:
         raise InternalError("with_epilogue: the sub-graph is no product with elementwise commands")
     more = epilogue.all_strides(step.inputs, step.outputs)
     first = more[len(step.inputs) - 2]
     product = oriented_for_tiles(make_product(epilogue.product.params, step.inputs[0], step.inputs[1], (first, *more)))
     wide = product.dtype if dtypes.is_integer(product.dtype) else dtypes.accumulator(product.dtype)
-    shape = shape_of(product, wide, finished=True)
+    shape = shape_of(product, wide, machine, finished=True)
     if shape is None:
         raise InternalError("with_epilogue: the product cannot be cut into tiles")
     names = (*(f"%in{i}" for i in range(2, len(step.inputs))), *(f"%out{i}" for i in range(len(step.outputs))))
-    printer = Printer(step)
+    printer = Printer(step, machine)
     print_tiles(printer, product, shape, _Finish(epilogue, product, shape, names))
     return printer.native(light=shape.shared)
 
 
 class _Known:
-    """The kernels printed so far, by their expression and by where their operands lie."""
+    """The kernels printed so far for a machine, by their expression and by where their operands lie."""
+
+    def __init__(self, machine: Target) -> None:
+        self._machine = machine
 
     def __call__(self, step: Step) -> Native:
         places = tuple((view.spec.shape, view.strides) for view in (*step.inputs, *step.outputs))
         key = graph_key(step.graphs[0], True), places
-        return PRINTED.find((self, key), lambda: print_epilogue(step))
+        return PRINTED.find((self, key), lambda: print_epilogue(step, self._machine))
 
 
 def _run(inputs: Any, outputs: Any, params: Mapping[str, Any]) -> None:
     raise InternalError("a product with an epilogue is run by its graph where it is not compiled")
 
 
-add_kernel("with_epilogue", Kernel(CPU, _run, _supports, native=_Known()))
+def _kernel(machine: Target) -> Kernel:
+    return Kernel(CPU, _run, partial(_supports, machine), native=_Known(machine))
+
+
+add_kernel("with_epilogue", KernelFactory(CPU, _kernel))

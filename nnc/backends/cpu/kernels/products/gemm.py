@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from nnc.backends.cpu.kernels.products.tiles import (
+    Destination,
     Factors,
-    Target,
     Terms,
     Tile,
     alone,
@@ -25,18 +25,15 @@ from nnc.backends.cpu.kernels.products.tiles import (
     shared_panel,
     shared_sums,
 )
-from nnc.backends.cpu.kernels.vectors import TILE_ROWS, advance, split, vector_bytes, write_row
+from nnc.backends.cpu.kernels.vectors import TILE_ROWS, advance, split, write_row
 from nnc.backends.printer import Bound, Printer, minus, times
 from nnc.backends.products import Axis, Product
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
-from nnc.device.targets import cpu_target
+from nnc.device.target import Products, Target
 from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.kernels.cascade import Cut, cut_of
 
-_PRODUCTS = cpu_target().products
-
-_FREE_MASKS = vector_bytes() == 64  # of shorter vectors, stores under a mask take many cycles
 _NUMBERS = "first", "end", "width"  # numbers that a kernel takes which finishes rows
 
 
@@ -58,11 +55,11 @@ class Shape:
 
     def is_long(self, product: Product) -> bool:
         """Whether a packed panel holds some of the terms only."""
-        return self.tile.packed and product.k > _PRODUCTS.panel_terms
+        return self.tile.packed and product.k > self.tile.machine.products.panel_terms
 
     def panel_bytes(self, product: Product) -> int:
         """Bytes of a packed panel."""
-        return min(product.k, _PRODUCTS.panel_terms) * self.tile.row_bytes
+        return min(product.k, self.tile.machine.products.panel_terms) * self.tile.row_bytes
 
 
 class Finish(Protocol):
@@ -78,7 +75,13 @@ class Finish(Protocol):
         ...
 
     def rows(
-        self, code: Code, sums: Target, pointers: Sequence[str], first: Bound, end: Bound, masks: Sequence[Value | None]
+        self,
+        code: Code,
+        sums: Destination,
+        pointers: Sequence[str],
+        first: Bound,
+        end: Bound,
+        masks: Sequence[Value | None],
     ) -> None:
         """Finishes the rows first..end of some sums; `masks` has a mask for each of their vectors. Pointers point to row 0."""
         ...
@@ -94,22 +97,24 @@ def oriented_for_tiles(product: Product) -> Product:
     return min(product, product.turned(), key=cost)
 
 
-def shape_of(product: Product, wide: DType, *, finished: bool = False) -> Shape | None:
+def shape_of(product: Product, wide: DType, machine: Target, *, finished: bool = False) -> Shape | None:
     """Chooses the tiles of a product whose sums are of dtype `wide`; None where they are too long to go on from a rounded result,
     unless they are `finished` from memory of their own.
     """
     unit, m, n = product.dtype.itemsize, product.rows.size, product.columns.size
-    lanes = vector_bytes() // wide.itemsize
+    figures, memory = machine.products, machine.memory
+    lanes = machine.vector_bytes // wide.itemsize
     while lanes > 2 and lanes // 2 >= n:
         lanes //= 2
     needed = -(-n // lanes)
-    table = TILE_ROWS[vector_bytes()]
-    terms = min(product.k, _PRODUCTS.panel_terms)
-    is_near = m * product.k * unit <= _PRODUCTS.near_bytes
+    table = TILE_ROWS[machine.vector_bytes]
+    terms = min(product.k, figures.panel_terms)
+    near_bytes = memory.second_cache_bytes // 2
+    is_near = m * product.k * unit <= near_bytes
     narrow = (
-        _PRODUCTS.slow_second_cache
-        and terms * 4 * vector_bytes() > _PRODUCTS.nearest_bytes
-        and (is_near or product.rows.x % _PRODUCTS.displacing_bytes != 0)
+        figures.slow_second_cache
+        and terms * 4 * machine.vector_bytes > memory.first_cache_bytes * 2 // 3
+        and (is_near or product.rows.x % figures.displacing_bytes != 0)
     )
     most = 2 if narrow else max(table)
     options = [v for v in table if v <= min(needed, most) and (table[v] >= 4 or m < 4)] or [1]
@@ -117,7 +122,7 @@ def shape_of(product: Product, wide: DType, *, finished: bool = False) -> Shape 
     # As few panels' vectors as possible, of tiles that read little for the products they form: rows + vectors for rows · vectors.
     def cost(v: int) -> float:
         rows = min(table[v], m)
-        return -(-needed // v) * v * (1 + _PRODUCTS.read_cost * (rows + v) / (rows * v))
+        return -(-needed // v) * v * (1 + figures.read_cost * (rows + v) / (rows * v))
 
     vectors = min(options, key=cost)
     rows = min(table[vectors], m)
@@ -125,28 +130,27 @@ def shape_of(product: Product, wide: DType, *, finished: bool = False) -> Shape 
     direct = product.columns.y == unit or n == 1
     groups = panels = -(-needed // vectors)
     if narrow and not is_near:
-        groups = -(-panels // max(_PRODUCTS.near_bytes // (2 * terms * vectors * vector_bytes()), 1))
-        groups = min(max(groups, -(-_PRODUCTS.parts // (product.count * -(-m // _PRODUCTS.enough_rows)))), panels)
+        groups = -(-panels // max(near_bytes // (2 * terms * vectors * machine.vector_bytes), 1))
+        groups = min(max(groups, -(-figures.parts // (product.count * -(-m // figures.enough_rows)))), panels)
     chunk = m
-    if groups * product.count < _PRODUCTS.parts and product.volume > _PRODUCTS.part_volume:
-        chunk = max(_PRODUCTS.least_rows, -(-m // -(-_PRODUCTS.parts // (groups * product.count))))
+    if groups * product.count < figures.parts and product.volume > figures.part_volume:
+        chunk = max(figures.least_rows, -(-m // -(-figures.parts // (groups * product.count))))
         chunk = min(m, -(-chunk // rows) * rows)
     # A copy pays where it is read by many rows; sooner where it is converted on the way, or brings far rows together.
-    is_far = wide != product.dtype or any(abs(axis.y) >= _PRODUCTS.displacing_bytes for axis in product.depth)
-    many = chunk > rows if narrow else m >= 48 if is_far else chunk >= _PRODUCTS.packed_rows
-    rounds_twice = wide != product.dtype and product.k > _PRODUCTS.panel_terms and not finished
+    is_far = wide != product.dtype or any(abs(axis.y) >= figures.displacing_bytes for axis in product.depth)
+    many = chunk > rows if narrow else m >= 48 if is_far else chunk >= figures.packed_rows
+    rounds_twice = wide != product.dtype and product.k > figures.panel_terms and not finished
     packed = not direct or (product.k * n * unit > 1 << 17 and many and not rounds_twice)
     if packed and rounds_twice:
         return None
-    tile = Tile(product.dtype, wide, lanes, rows, vectors, packed)
+    tile = Tile(machine, product.dtype, wide, lanes, rows, vectors, packed)
     group = -(-panels // groups) if packed else 1
-    if finished and packed and product.k > _PRODUCTS.panel_terms:
-        room = _PRODUCTS.sum_bytes // tile.row_bytes
+    if finished and packed and product.k > figures.panel_terms:
+        room = figures.sum_bytes // tile.row_bytes
         chunk, group = min(chunk, max(room // rows, 1) * rows), 1
     is_even = product.columns.out == unit and (packed or product.columns.y == unit)
     is_large = (
-        product.volume * product.count >= _PRODUCTS.shared_volume
-        and rows * tile.width * product.k > _PRODUCTS.shared_tile
+        product.volume * product.count >= figures.shared_volume and rows * tile.width * product.k > figures.shared_tile
     )
     return Shape(tile, chunk, group, is_even and is_large)
 
@@ -156,12 +160,12 @@ def _as_it_lies(axes: Sequence[Axis]) -> list[Terms]:
     return [Terms(axis.size, axis.x, axis.y) for axis in axes]
 
 
-def _cut(sizes: Sequence[Bound]) -> Cut | None:
+def _cut(sizes: Sequence[Bound], figures: Products) -> Cut | None:
     """The cut of the terms of a tile that are not packed. Where they would fill a few panels, they go in pieces as long as a
     panel's: to put the sums of a tile aside takes as long as 8 terms.
     """
-    few = 8 * _PRODUCTS.panel_terms
-    return cut_of(sizes, _PRODUCTS.summands, few) or cut_of(sizes, _PRODUCTS.panel_terms, _PRODUCTS.panel_terms)
+    few = 8 * figures.panel_terms
+    return cut_of(sizes, figures.summands, few) or cut_of(sizes, figures.panel_terms, figures.panel_terms)
 
 
 # -- parts -------------------------------------------------------------------------------------------------------------
@@ -174,7 +178,7 @@ def print_tiles(printer: Printer, product: Product, shape: Shape, finish: Finish
     chunks = -(-product.rows.size // shape.chunk)
     total = product.count * groups * chunks
     volume = product.volume * product.count // total
-    grain = max(1, _PRODUCTS.part_volume // max(volume, 1))
+    grain = max(1, tile.machine.products.part_volume // max(volume, 1))
     tensors = (*product.operands, "%out0", *(finish.pointers if finish is not None else ()))
 
     def body(code: Code, begin: Bound, end: Bound) -> None:
@@ -188,7 +192,8 @@ def print_tiles(printer: Printer, product: Product, shape: Shape, finish: Finish
             pointers = _moved(code, pointers, product.rows, times(code, chunk, shape.chunk))
             last_rows = product.rows.size - (chunks - 1) * shape.chunk
             last_width = product.columns.size - (groups - 1) * full_width
-            for width in _sizes(code, group, groups, full_width, last_width, any_size=_FREE_MASKS):
+            # Of shorter vectors, stores under a mask take many cycles.
+            for width in _sizes(code, group, groups, full_width, last_width, any_size=tile.machine.vector_bytes == 64):
                 for rows in _sizes(code, chunk, chunks, shape.chunk, last_rows, any_size=shape.has_any_rows(product)):
                     _Part(printer, code, product, shape, pointers, buffer, rows, width, finish, sums).print()
 
@@ -216,11 +221,11 @@ def _sizes(code: Code, number: Bound, count: int, full: int, last: int, *, any_s
             yield size
 
 
-def _room_for_sums(code: Code, product: Product, shape: Shape) -> Target:
+def _room_for_sums(code: Code, product: Product, shape: Shape) -> Destination:
     """Memory for the sums that an epilogue reads: of a tile, or of a whole part where panels follow one another."""
     tile = shape.tile
     rows = shape.chunk if shape.is_long(product) else tile.rows
-    return Target(code.room(rows * tile.row_bytes), tile.row_bytes, tile.wide.itemsize, tile.wide)
+    return Destination(code.room(rows * tile.row_bytes), tile.row_bytes, tile.wide.itemsize, tile.wide)
 
 
 @dataclass(frozen=True)
@@ -238,7 +243,7 @@ class _Part:
     rows: Bound
     width: Bound
     finish: Finish | None
-    sums: Target | None
+    sums: Destination | None
 
     def print(self) -> None:
         """Prints the part: all terms at once, or some at a time."""
@@ -261,12 +266,13 @@ class _Part:
                 a, b = code.offset(x, times(code, first, inner.x)), code.offset(y, times(code, first, inner.y))
                 self._block(a, b, [replace(inner, size=terms)], more=True)
 
-            whole = inner.size // _PRODUCTS.panel_terms * _PRODUCTS.panel_terms
+            most = tile.machine.products.panel_terms
+            whole = inner.size // most * most
             if whole:
-                with code.loop(0, whole, _PRODUCTS.panel_terms) as first:
-                    block(first, _PRODUCTS.panel_terms)
-            if inner.size % _PRODUCTS.panel_terms:
-                block(whole, inner.size % _PRODUCTS.panel_terms)
+                with code.loop(0, whole, most) as first:
+                    block(first, most)
+            if inner.size % most:
+                block(whole, inner.size % most)
         if self.finish is not None and self.sums is not None:
             self._end(self.finish, self.sums, self.pointers[3:], 0, self.rows)
 
@@ -321,10 +327,10 @@ class _Part:
         return self.shape.tile.masks(self.code, self.width)
 
     @property
-    def target(self) -> Target:
+    def target(self) -> Destination:
         """The memory that sums are written to."""
         rows, columns = self.product.rows, self.product.columns
-        return self.sums or Target(self.pointers[2], rows.out, columns.out, self.product.dtype)
+        return self.sums or Destination(self.pointers[2], rows.out, columns.out, self.product.dtype)
 
     @property
     def is_full(self) -> bool:
@@ -387,7 +393,7 @@ class _Part:
         self._sums(x, y, target, depth, high, rows, more=more, packs=packs)
         self._end(finish, target, moved, done, high)
 
-    def _end(self, finish: Finish, sums: Target, pointers: Sequence[str], first: Bound, end: Bound) -> None:
+    def _end(self, finish: Finish, sums: Destination, pointers: Sequence[str], first: Bound, end: Bound) -> None:
         """Finishes rows, in a kernel of its own where tiles are: the text around it is light."""
         if not self.shape.shared:
             finish.rows(self.code, sums, pointers, first, end, self.masks)
@@ -400,11 +406,20 @@ class _Part:
         self.printer.call(self.code, alone(code), sums.pointer, *pointers, first, end, self.width)
 
     def _sums(
-        self, x: str, y: str, target: Target, depth: Sequence[Terms], high: int, rows: Bound, *, more: bool, packs: bool
+        self,
+        x: str,
+        y: str,
+        target: Destination,
+        depth: Sequence[Terms],
+        high: int,
+        rows: Bound,
+        *,
+        more: bool,
+        packs: bool,
     ) -> None:
         code, product = self.code, self.product
         tile = replace(self.shape.tile, rows=high, packed=self.shape.tile.packed and not packs)
-        cut = _cut([terms.size for terms in depth]) if dtypes.is_float(tile.wide) else None
+        cut = _cut([terms.size for terms in depth], tile.machine.products) if dtypes.is_float(tile.wide) else None
         if self.shape.shared:
             if self.is_full and tile.dtype == tile.wide:  # a panel is read like any matrix
                 tile = replace(tile, packed=False)

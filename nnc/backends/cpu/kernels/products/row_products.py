@@ -10,43 +10,41 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import ExitStack
 
-from nnc.backends.cpu.kernels.vectors import add_product, advance, cases, masks_of, split, vector_bytes
+from nnc.backends.cpu.kernels.vectors import add_product, advance, cases, masks_of, split
 from nnc.backends.printer import Bound, Printer, times
 from nnc.backends.products import Product
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
-from nnc.device.targets import cpu_target
+from nnc.device.target import Target
 from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.kernels.cascade import pieces, total_dtype
 
-_LOOPS = cpu_target().loops
-_PRODUCTS = cpu_target().products
 
-
-def is_row_by_rows(product: Product) -> bool:
+def is_row_by_rows(product: Product, machine: Target) -> bool:
     """Whether this is how to compute a product."""
     unit, columns = product.dtype.itemsize, product.columns
     lies_so = product.rows.size == 1 and len(product.depth) == 1 and columns.y == columns.out == unit
     return (
         lies_so
-        and columns.size * unit >= vector_bytes()
-        and product.k * columns.size * unit > _PRODUCTS.row_matrix_bytes
+        and columns.size * unit >= machine.vector_bytes
+        and product.k * columns.size * unit > machine.products.row_matrix_bytes
     )
 
 
 def print_row(printer: Printer, product: Product, wide: DType) -> None:
     """Parts of some terms by some columns; where there is more than one part for a column, their sums are added in the end."""
-    size, k, (depth,) = product.columns.size, product.k, product.depth
-    width, lanes = min(_PRODUCTS.row_panel_bytes // wide.itemsize, size), vector_bytes() // wide.itemsize
+    size, k, (depth,), machine = product.columns.size, product.k, product.depth, printer.machine
+    figures = machine.products
+    width, lanes = min(figures.row_panel_bytes // wide.itemsize, size), machine.vector_bytes // wide.itemsize
     panels = -(-size // width)
-    shares = _PRODUCTS.row_parts // (panels * product.count)
-    chunks = max(1, min(shares, product.volume // (_PRODUCTS.streamed_part_volume * panels)))
+    shares = figures.row_parts // (panels * product.count)
+    chunks = max(1, min(shares, product.volume // (figures.streamed_part_volume * panels)))
     terms = -(-k // chunks)
     chunks = -(-k // terms)
     total = product.count * panels * chunks
-    grain = max(1, _PRODUCTS.streamed_part_volume // max(1, product.volume * product.count // total))
+    grain = max(1, figures.streamed_part_volume // max(1, product.volume * product.count // total))
     pointers = [*product.operands, "%out0"]
-    long = dtypes.is_float(wide) and terms > _PRODUCTS.panel_terms
+    long = dtypes.is_float(wide) and terms > figures.panel_terms
     whole = total_dtype(wide) if long else wide
     target = product.dtype
     if chunks > 1:
@@ -73,27 +71,34 @@ def print_row(printer: Printer, product: Product, wide: DType) -> None:
                     if only_last is not None:
                         stack.enter_context(code.when(is_last if only_last else code.not_(is_last)))
                     if not long:
-                        _print_sums(code, product, (x, y, sums), wide, count, columns)
-                        _print_total(code, sums, wide, 1, out, target, columns)
+                        _print_sums(code, machine, product, (x, y, sums), wide, count, columns)
+                        _print_total(code, machine, sums, wide, 1, out, target, columns)
                         continue
                     _print_zeros(code, totals, whole, lanes, columns)
-                    with pieces(code, 0, count, _LOOPS.summands) as (begin, stop):
+                    with pieces(code, 0, count, machine.loops.summands) as (begin, stop):
                         a, b = code.offset(x, times(code, begin, depth.x)), code.offset(y, times(code, begin, depth.y))
-                        _print_sums(code, product, (a, b, sums), wide, code.sub(stop, begin), columns)
-                        _put_aside(code, sums, wide, totals, whole, columns)
-                    _print_total(code, totals, whole, 1, out, target, columns)
+                        _print_sums(code, machine, product, (a, b, sums), wide, code.sub(stop, begin), columns)
+                        _put_aside(code, machine, sums, wide, totals, whole, columns)
+                    _print_total(code, machine, totals, whole, 1, out, target, columns)
 
     printer.parts(total, grain, body)
     if chunks > 1:
-        _print_total(printer.main, "%sums", whole, chunks, "%out0", product.dtype, size)
+        _print_total(printer.main, machine, "%sums", whole, chunks, "%out0", product.dtype, size)
 
 
 def _print_sums(
-    code: Code, product: Product, pointers: tuple[str, str, str], wide: DType, terms: Bound, columns: int
+    code: Code,
+    machine: Target,
+    product: Product,
+    pointers: tuple[str, str, str],
+    wide: DType,
+    terms: Bound,
+    columns: int,
 ) -> None:
     """sums = x · y, over so many terms."""
     x, y, sums = pointers
-    lanes, unit, (depth,) = vector_bytes() // wide.itemsize, product.dtype.itemsize, product.depth
+    lanes, unit, (depth,) = machine.vector_bytes // wide.itemsize, product.dtype.itemsize, product.depth
+    figures = machine.products
 
     def add(t: Bound, rows: int) -> None:
         a, b = code.offset(x, times(code, t, depth.x)), code.offset(y, times(code, t, depth.y))
@@ -104,7 +109,7 @@ def _print_sums(
             at, row = (code.offset(p, times(code, j, n)) for p, n in ((sums, wide.itemsize), (b, unit)))
             total = code.load(at, wide, lanes)
             for i, factor in enumerate(factors):
-                far = code.offset(row, (i + _PRODUCTS.prefetched_rows) * depth.y)
+                far = code.offset(row, (i + figures.prefetched_rows) * depth.y)
                 code.line(f"call void @llvm.prefetch.p0(ptr {far}, i32 0, i32 3, i32 1)")
                 term = code.load(code.offset(row, i * depth.y), product.dtype, lanes, mask)
                 total = add_product(code, factor, code.convert(term, wide), total)
@@ -114,9 +119,9 @@ def _print_sums(
 
     code.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
     _print_zeros(code, sums, wide, lanes, columns)
-    even = code.and_(code.integer(terms), code.integer(-_PRODUCTS.added_rows))
-    with code.loop(0, even, _PRODUCTS.added_rows) as t:
-        add(t, _PRODUCTS.added_rows)
+    even = code.and_(code.integer(terms), code.integer(-figures.added_rows))
+    with code.loop(0, even, figures.added_rows) as t:
+        add(t, figures.added_rows)
     with code.loop(even, terms) as t:
         add(t, 1)
 
@@ -130,9 +135,9 @@ def _print_zeros(code: Code, sums: str, dtype: DType, lanes: int, columns: int) 
     _for_vectors(code, lanes, columns, zero)
 
 
-def _put_aside(code: Code, sums: str, wide: DType, totals: str, dtype: DType, columns: int) -> None:
+def _put_aside(code: Code, machine: Target, sums: str, wide: DType, totals: str, dtype: DType, columns: int) -> None:
     """Adds sums to totals of a dtype."""
-    lanes = vector_bytes() // wide.itemsize
+    lanes = machine.vector_bytes // wide.itemsize
 
     def add(j: Bound, mask: Value | None) -> None:
         at = code.offset(totals, times(code, j, dtype.itemsize))
@@ -142,9 +147,11 @@ def _put_aside(code: Code, sums: str, wide: DType, totals: str, dtype: DType, co
     _for_vectors(code, lanes, columns, add)
 
 
-def _print_total(code: Code, sums: str, wide: DType, count: int, out: str, dtype: DType, columns: int) -> None:
+def _print_total(
+    code: Code, machine: Target, sums: str, wide: DType, count: int, out: str, dtype: DType, columns: int
+) -> None:
     """Writes the totals of so many lists of sums, which follow one another."""
-    lanes = vector_bytes() // wide.itemsize
+    lanes = machine.vector_bytes // wide.itemsize
 
     def vector(j: Bound, mask: Value | None) -> None:
         at = code.offset(sums, times(code, j, wide.itemsize))

@@ -18,13 +18,11 @@ from nnc.backends.moves import turn
 from nnc.backends.printer import Bound, times
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
-from nnc.device.targets import cpu_target
+from nnc.device.target import Target
 from nnc.lower.kernels.builder import Carried, Code, Value
 from nnc.lower.kernels.cascade import Cut, pieces, total_dtype
 from nnc.lower.kernels.native import Native
 
-_MEMORY = cpu_target().memory
-_PRODUCTS = cpu_target().products
 TEXTS = 256  # kernels of one form, for tiles and distances, whose texts are remembered
 
 
@@ -32,6 +30,7 @@ TEXTS = 256  # kernels of one form, for tiles and distances, whose texts are rem
 class Tile:
     """Sums in registers: `rows` by `vectors` of `lanes`, of operands of dtype `dtype`, the right one of which may be `packed`."""
 
+    machine: Target
     dtype: DType
     wide: DType
     lanes: int
@@ -57,7 +56,7 @@ class Tile:
 
 
 @dataclass(frozen=True)
-class Target:
+class Destination:
     """The memory that sums are written to: a pointer, and the bytes to the next row and to the next column."""
 
     pointer: str
@@ -87,7 +86,7 @@ class Factors(NamedTuple):
 
 
 def print_sums(
-    code: Code, tile: Tile, factors: Factors, target: Target, depth: Sequence[Terms], masks: Sequence[Value | None], *,
+    code: Code, tile: Tile, factors: Factors, target: Destination, depth: Sequence[Terms], masks: Sequence[Value | None], *,
     more: bool, panel: str | None = None, cut: Cut | None = None,
 ) -> None:  # fmt: skip
     """Prints the sums of one tile.
@@ -99,6 +98,7 @@ def print_sums(
     """
     x, y, row, column = factors
     lanes, zero = tile.lanes, code.constant(0, tile.wide, tile.lanes)
+    ahead = tile.machine.products.prefetched_terms
     sums = Carried([zero] * (tile.rows * len(masks)))  # row by row
     totals = _Totals.begin(code, tile, len(sums.values)) if cut is not None else None
     packed = Carried([_address(code, panel)] if panel is not None else [])
@@ -122,9 +122,15 @@ def print_sums(
             for v, term in enumerate(terms):
                 code.store(code.offset(_pointer(code, place), v * lanes * tile.wide.itemsize), term)
             packed.values = [code.add(place, code.integer(tile.row_bytes))]
-            _fetch(code, y, times(code, depth[-1].y, _PRODUCTS.prefetched_terms), tile.width * tile.dtype.itemsize)
+            _fetch(
+                code,
+                tile.machine,
+                y,
+                times(code, depth[-1].y, ahead),
+                tile.width * tile.dtype.itemsize,
+            )
         if row == tile.dtype.itemsize:
-            _fetch(code, x, times(code, depth[-1].x, _PRODUCTS.prefetched_terms), tile.rows * row)
+            _fetch(code, tile.machine, x, times(code, depth[-1].x, ahead), tile.rows * row)
         for i in range(tile.rows):
             factor = code.load(code.offset(x, _several(code, row, i)), tile.dtype)
             factor = code.splat(code.convert(factor, tile.wide), lanes)
@@ -173,11 +179,11 @@ class _Totals(NamedTuple):
             code.store(self._at(code, i), code.add(self.read(code, i), code.convert(sum_, self.dtype)))
 
 
-def _fetch(code: Code, place: str, distance: Bound, nbytes: int) -> None:
+def _fetch(code: Code, machine: Target, place: str, distance: Bound, nbytes: int) -> None:
     """Prefetches elements at a distance: the processor sees no pattern in terms that are far from each other."""
     code.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
     place = code.offset(place, distance)
-    for at in (*range(0, nbytes - 1, _MEMORY.line_bytes), nbytes - 1):  # it may begin anywhere in a line
+    for at in (*range(0, nbytes - 1, machine.memory.line_bytes), nbytes - 1):  # it may begin anywhere in a line
         code.line(f"call void @llvm.prefetch.p0(ptr {code.offset(place, at)}, i32 0, i32 3, i32 1)")
 
 
@@ -298,7 +304,7 @@ def shared_sums(
         depth[-1] = depth[-1]._replace(y=code.integer(tile.row_bytes))
     masks = tile.masks(code, width if masked else tile.width)
     factors = Factors("%x", "%y", row_x, tile.dtype.itemsize)
-    target = Target("%out", row_out, dtype.itemsize, dtype)
+    target = Destination("%out", row_out, dtype.itemsize, dtype)
     with code.loop(0, rows, tile.rows) as i:
         first = code.intrinsic("smin", i, code.sub(rows, code.integer(tile.rows)))
         moved = factors._replace(x=code.offset("%x", times(code, first, row_x)))

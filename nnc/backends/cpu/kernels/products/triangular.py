@@ -19,20 +19,17 @@ from nnc.backends.cpu.kernels.vectors import (
     masks_of,
     read_row,
     split,
-    vector_bytes,
     write_row,
 )
 from nnc.backends.printer import Bound, Printer, add_native, times
 from nnc.backends.products import Axis, merge_axes
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
-from nnc.device.targets import cpu_target
+from nnc.device.target import Target
 from nnc.graph import TensorSpec
 from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.kernels.native import Native
 from nnc.lower.plan.stages import Step
-
-_PRODUCTS = cpu_target().products
 
 _VECTORS = 3
 
@@ -73,10 +70,10 @@ def _system(step: Step, *, lower: bool, transpose_a: bool = False, unit_diagonal
     return System(b.spec.dtype, tuple(loops), n, width, a_steps, b_steps, out_steps, starts, unit_diagonal)
 
 
-def _native(step: Step) -> Native | None:
+def _native(step: Step, machine: Target) -> Native | None:
     if not step.outputs[0].spec.size:
         return None
-    return Solver.of(_system(step, **step.params)).native(step)
+    return Solver.of(_system(step, **step.params), machine).native(step, machine)
 
 
 class Solver:
@@ -88,22 +85,21 @@ class Solver:
         self.columns = lanes * min(-(-system.width // lanes), _VECTORS)  # of a panel
 
     @classmethod
-    def of(cls, system: System) -> Solver:
+    def of(cls, system: System, machine: Target) -> Solver:
         """The solver for a system, with tiles that fit into registers."""
         size = system.dtype.itemsize
-        lanes = vector_bytes() // size
+        lanes = machine.vector_bytes // size
         while lanes > 2 and lanes // 2 >= system.width:
             lanes //= 2
         vectors = min(-(-system.width // lanes), _VECTORS)
-        rows = min(TILE_ROWS[vector_bytes()][vectors], 8, system.n)
-        return cls(
-            system, lanes=lanes, rows=rows, buffered=system.n * lanes * vectors * size <= _PRODUCTS.solved_buffer_bytes
-        )
+        rows = min(TILE_ROWS[machine.vector_bytes][vectors], 8, system.n)
+        buffered = system.n * lanes * vectors * size <= machine.products.solved_buffer_bytes
+        return cls(system, lanes=lanes, rows=rows, buffered=buffered)
 
-    def native(self, step: Step) -> Native:
+    def native(self, step: Step, machine: Target) -> Native:
         """The finished kernel; it refuses a 0 on the diagonal."""
         system = self.system
-        printer = Printer(step, refuses=True)
+        printer = Printer(step, machine, refuses=True)
         a, b, out = (
             printer.share(name, printer.main.offset(pointer, start))
             for name, pointer, start in zip(("a", "b", "x"), ("%in0", "%in1", "%out0"), system.starts, strict=True)
@@ -132,7 +128,7 @@ class Solver:
                         self._panel(code, pointers, buffer, width)
 
         volume = system.n * system.n * self.columns // 2
-        printer.parts(count, max(1, _PRODUCTS.solved_part_volume // max(volume, 1)), body)
+        printer.parts(count, max(1, machine.products.solved_part_volume // max(volume, 1)), body)
         return printer.native(inline=volume * count <= 1024)
 
     def _check(self, printer: Printer, code: Code, a: str) -> None:

@@ -16,10 +16,8 @@ from dataclasses import dataclass
 from nnc.backends.printer import looping
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
-from nnc.device.targets import cpu_target
+from nnc.device.target import Target
 from nnc.lower.kernels.builder import Code, Value
-
-_SORTING = cpu_target().sorting
 
 Element = tuple[Value, ...]  # a key, perhaps with the position beside it; a register of each
 
@@ -28,6 +26,7 @@ Element = tuple[Value, ...]  # a key, perhaps with the position beside it; a reg
 class Layout:
     """The layout of elements that are being sorted, in registers and in memory: one array for each of `kinds`."""
 
+    machine: Target
     kinds: tuple[DType, ...]
 
     @property
@@ -38,7 +37,7 @@ class Layout:
     @property
     def block(self) -> int:
         """Elements that a network sorts at a time."""
-        return _SORTING.registers * self.lanes
+        return self.machine.sorting.registers * self.lanes
 
     def padded(self, n: int) -> int:
         """The elements of a row with its padding."""
@@ -138,7 +137,7 @@ def sort_function(name: str, layout: Layout) -> Code:
 
     def blocks(merge: bool) -> None:
         with code.loop(0, count, block) as at:
-            places = [code.add(at, code.integer(k * lanes)) for k in range(_SORTING.registers)]
+            places = [code.add(at, code.integer(k * lanes)) for k in range(layout.machine.sorting.registers)]
             registers = [layout.load(code, arrays, place, lanes) for place in places]
             registers = merge_registers(code, registers, block // 2) if merge else sort_registers(code, registers)
             for place, register in zip(places, registers, strict=True):

@@ -9,7 +9,6 @@ median of a sample from places that a generator of random numbers moves, so n lo
 from __future__ import annotations
 
 from nnc.backends.cpu.kernels.sorts.order import Element, Layout, sort_registers
-from nnc.backends.cpu.kernels.vectors import vector_bytes
 from nnc.backends.printer import looping
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
@@ -24,7 +23,7 @@ LEAST = 48  # keys of which a pivot is chosen
 
 def has_quicksort(layout: Layout) -> bool:
     """Whether elements are sorted this way: keys without anything beside them, where vectors can be compressed."""
-    return len(layout.kinds) == 1 and vector_bytes() == 64
+    return len(layout.kinds) == 1 and layout.machine.vector_bytes == 64
 
 
 def quicksort(name: str, layout: Layout) -> list[Code]:

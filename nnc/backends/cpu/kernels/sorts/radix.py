@@ -15,12 +15,8 @@ from nnc.backends.cpu.kernels.sorts.order import Layout
 from nnc.backends.cpu.kernels.sorts.shared import Shared
 from nnc.backends.printer import Printer, looping
 from nnc.base import dtypes
-from nnc.device.targets import cpu_target
 from nnc.lower.kernels.builder import Code, Value
 
-_SORTING = cpu_target().sorting
-
-_DIGITS = 1 << _SORTING.digit_bits
 _LIMIT = 1 << 31  # counts and positions have 32 bits
 
 
@@ -40,7 +36,12 @@ class Radix:
     @property
     def nbytes(self) -> int:
         """Memory that a row needs: both arrays, and counts."""
-        return 2 * sum(self._arrays) + 4 * _DIGITS * self.shared.parts
+        return 2 * sum(self._arrays) + 4 * self._digits * self.shared.parts
+
+    @property
+    def _digits(self) -> int:
+        """Values of a digit."""
+        return 1 << self.layout.machine.sorting.digit_bits
 
     @property
     def _arrays(self) -> list[int]:
@@ -67,7 +68,7 @@ class Radix:
         self._run(code, printer, "fill", args, fill)
         vary = code.bitcast(shared.integer(code, args, "vary"), dtypes.uint64)
         count, spread, sums = self._functions(printer)
-        with self._digits(code, vary) as shift:
+        with self._each_digit(code, vary) as shift:
             code.store(shared.field(code, args, "shift"), shift)
             shared.call(code, count, args)
             code.line(f"call void @{sums}(ptr {args})")
@@ -82,7 +83,7 @@ class Radix:
     def _places(self, code: Code, work: str) -> dict[str, str]:
         """The offsets of all parts in the memory of a row."""
         sizes = {f"{name}{k}": nbytes for k, nbytes in enumerate(self._arrays) for name in ("from", "to")}
-        sizes["counts"] = 4 * _DIGITS * self.shared.parts
+        sizes["counts"] = 4 * self._digits * self.shared.parts
         places, at = {}, 0
         for name, nbytes in sizes.items():
             places[name] = code.offset(work, at)
@@ -90,13 +91,16 @@ class Radix:
         return places
 
     @contextmanager
-    def _digits(self, code: Code, vary: Value) -> Iterator[Value]:
+    def _each_digit(self, code: Code, vary: Value) -> Iterator[Value]:
         """Loops over the digits, lowest first, in which keys differ; yields the lowest bit."""
-        top, step = code.integer(8 * self.layout.kinds[0].itemsize), code.integer(_SORTING.digit_bits)
+        top, step = (
+            code.integer(8 * self.layout.kinds[0].itemsize),
+            code.integer(self.layout.machine.sorting.digit_bits),
+        )
         with looping(
             code, code.integer(self.low), lambda s: code.compare("lt", s, top), lambda s: code.add(s, step)
         ) as shift:
-            digit = code.and_(code.shr(vary, code.bitcast(shift, dtypes.uint64)), code.like(vary, _DIGITS - 1))
+            digit = code.and_(code.shr(vary, code.bitcast(shift, dtypes.uint64)), code.like(vary, self._digits - 1))
             with code.when(code.compare("ne", digit, code.like(digit, 0))):
                 yield shift
 
@@ -110,11 +114,11 @@ class Radix:
 
         def digit(code: Code, key: Value, shift: Value) -> Value:
             moved = code.shr(key, shift)
-            return code.convert(code.and_(moved, code.like(moved, _DIGITS - 1)), dtypes.int64)
+            return code.convert(code.and_(moved, code.like(moved, self._digits - 1)), dtypes.int64)
 
         def table(code: Code, number: Value) -> str:
             counts = self.shared.pointer(code, "%args", "counts")
-            return code.offset(counts, code.mul(number, code.integer(4 * _DIGITS)))
+            return code.offset(counts, code.mul(number, code.integer(4 * self._digits)))
 
         def at(code: Code, array: str, i: Value, size: int) -> str:
             return code.offset(array, code.mul(i, code.integer(size)))
@@ -123,7 +127,7 @@ class Radix:
             counts, source = table(code, number), self.shared.pointer(code, "%args", "from0")
             shift = code.convert(self.shared.integer(code, "%args", "shift"), keys)
             code.declare("declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)")
-            code.line(f"call void @llvm.memset.p0.i64(ptr {counts}, i8 0, i64 {4 * _DIGITS}, i1 false)")
+            code.line(f"call void @llvm.memset.p0.i64(ptr {counts}, i8 0, i64 {4 * self._digits}, i1 false)")
             with code.loop(begin, end) as i:
                 d = digit(code, code.load(at(code, source, i, keys.itemsize), keys), shift)
                 place = at(code, counts, d, 4)
@@ -145,10 +149,10 @@ class Radix:
                     code.store(at(code, target, wide, kind.itemsize), value)
         code = Code("KERNEL.sums", [("ptr", "args")], "internal void")
         counts, total = self.shared.pointer(code, "%args", "counts"), code.slot(code.constant(0, dtypes.int32))
-        with code.loop(0, _DIGITS) as d:
+        with code.loop(0, self._digits) as d:
             first = at(code, counts, d, 4)
             with code.loop(0, self.shared.parts) as number:
-                place = at(code, first, number, 4 * _DIGITS)
+                place = at(code, first, number, 4 * self._digits)
                 before = code.read(total)
                 code.write(total, code.add(before, code.load(place, dtypes.int32)))
                 code.store(place, before)

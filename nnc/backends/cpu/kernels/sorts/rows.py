@@ -10,6 +10,7 @@ from nnc.backends.cpu.kernels.sorts.order import Element, Layout
 from nnc.backends.printer import Bound, Printer, in_blocks
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
+from nnc.device.target import Target
 from nnc.lower.kernels.axes import Axes
 from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.kernels.keys import key_dtype, key_of, value_of
@@ -22,6 +23,7 @@ _POSITION_BITS = 32
 class Keys:
     """The keys that a sort compares: keys of values, perhaps with their positions."""
 
+    machine: Target
     dtype: DType
     descending: bool
     positions: bool
@@ -31,8 +33,8 @@ class Keys:
         """Keys alone; key and position in one word; or both, side by side."""
         key = key_dtype(self.dtype)
         if not self.positions:
-            return Layout((key,))
-        return Layout((dtypes.uint64,)) if key == dtypes.uint32 else Layout((dtypes.uint64, dtypes.uint32))
+            return Layout(self.machine, (key,))
+        return Layout(self.machine, (dtypes.uint64,) if key == dtypes.uint32 else (dtypes.uint64, dtypes.uint32))
 
     @property
     def low(self) -> int:

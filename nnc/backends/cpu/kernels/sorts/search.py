@@ -8,7 +8,7 @@ from typing import Any
 
 from nnc.backends.printer import Bound, Printer, add_native, grain_of, in_blocks, longest, over
 from nnc.base import dtypes
-from nnc.device.targets import cpu_target
+from nnc.device.target import Target
 from nnc.graph import TensorSpec
 from nnc.lower.kernels.axes import Axes
 from nnc.lower.kernels.builder import Code, Value
@@ -16,18 +16,16 @@ from nnc.lower.kernels.keys import has_keys, key_of
 from nnc.lower.kernels.native import Native
 from nnc.lower.plan.stages import Step
 
-_SORTING = cpu_target().sorting
-
 _LANES = 8
 
 
-def _searchsorted(step: Step) -> Native | None:
+def _searchsorted(step: Step, machine: Target) -> Native | None:
     (steps, values), (out,) = step.inputs, step.outputs
     batch = steps.spec.ndim - 1
     n, stride, kind = steps.spec.shape[-1], steps.strides[-1], steps.spec.dtype
     inner = tuple(0 for _ in values.spec.shape[batch:])
     axes = Axes(values.spec.shape, ((*steps.strides[:-1], *inner), values.strides, out.strides)).merged()
-    printer = Printer(step)
+    printer = Printer(step, machine)
     chosen, last = longest(axes.shape), len(axes.shape) - 1
     count = axes.shape[chosen] if chosen >= 0 else 1
     dense = last >= 0 and [s[last] for s in axes.strides] == [0, kind.itemsize, 8]
@@ -67,7 +65,11 @@ def _searchsorted(step: Step) -> Native | None:
 
             in_blocks(code, bounds[0], bounds[1], _LANES, block)
 
-    printer.parts(count if axes.size else 0, grain_of(count, math.prod(axes.shape) * _SORTING.searched_bytes), body)
+    printer.parts(
+        count if axes.size else 0,
+        grain_of(count, math.prod(axes.shape) * machine.sorting.searched_bytes, machine),
+        body,
+    )
     return printer.native()
 
 

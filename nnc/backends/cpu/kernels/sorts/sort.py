@@ -8,6 +8,7 @@ hold such get theirs back in the order in which they came.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from nnc.backends.cpu.kernels.sorts.order import Layout, sort_function, sort_registers
@@ -18,15 +19,13 @@ from nnc.backends.cpu.kernels.sorts.rows import Keys, Noted, Rows
 from nnc.backends.cpu.kernels.sorts.shared import Shared
 from nnc.backends.printer import Printer, add_native, grain_of, longest, over
 from nnc.base import dtypes
-from nnc.device.targets import cpu_target
+from nnc.device.target import Target
 from nnc.graph import TensorSpec
 from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.kernels.keys import has_keys, is_ambiguous
 from nnc.lower.kernels.masks import known_lanes
 from nnc.lower.kernels.native import Native
 from nnc.lower.plan.stages import Step
-
-_SORTING = cpu_target().sorting
 
 
 def is_quick(keys: Keys, n: int) -> bool:
@@ -35,7 +34,11 @@ def is_quick(keys: Keys, n: int) -> bool:
     """
     if not has_quicksort(keys.layout):
         return False
-    return not keys.low or is_short(keys, n) or (n >= _SORTING.least_quick and not dtypes.is_integer(keys.dtype))
+    return (
+        not keys.low
+        or is_short(keys, n)
+        or (n >= keys.machine.sorting.least_quick and not dtypes.is_integer(keys.dtype))
+    )
 
 
 def is_short(keys: Keys, n: int) -> bool:
@@ -171,16 +174,17 @@ def _nbytes(keys: Keys, n: int) -> int:
     return Pieces(keys.layout, n).nbytes if is_quick(keys, n) else Radix(keys.layout, n, keys.low).nbytes
 
 
-def _at_once(rows: int, n: int) -> int:
+def _at_once(keys: Keys, rows: int, n: int) -> int:
     """The number of rows that have memory of their own at a time."""
-    return 1 if n >= _SORTING.shared_elements else min(rows, _SORTING.rows_at_once)
+    sorting = keys.machine.sorting
+    return 1 if n >= sorting.shared_elements else min(rows, sorting.rows_at_once)
 
 
 def workspace_of(keys: Keys, n: int, rows: int) -> int:
     """Bytes that sorts of so many rows need."""
     if is_short(keys, n) or not rows:
         return 0
-    return _nbytes(keys, n) * _at_once(rows, n)
+    return _nbytes(keys, n) * _at_once(keys, rows, n)
 
 
 def print_sorts(printer: Printer, rows: Rows, x: str, out: str) -> None:
@@ -203,13 +207,13 @@ def print_sorts(printer: Printer, rows: Rows, x: str, out: str) -> None:
         with over(code, rows.axes, [x, out], (axis, begin, end)) as (source, target):
             (in_memory if n > keys.layout.block else in_registers)(code, rows, source, target)
 
-    printer.parts(count, grain_of(count, nbytes * rows.axes.size), body)
+    printer.parts(count, grain_of(count, nbytes * rows.axes.size, printer.machine), body)
 
 
 def _sort_long(printer: Printer, rows: Rows, x: str, out: str) -> None:
     """Row by row, or some rows side by side, each in a part of the workspace."""
     total, each = rows.axes.size, _nbytes(rows.keys, rows.n)
-    parts = _at_once(total, rows.n)
+    parts = _at_once(rows.keys, total, rows.n)
     chunk = -(-total // parts)
     function = Code("KERNEL.row", [("ptr", "x"), ("ptr", "out"), ("ptr", "work")], "internal void")
     by_radix(function, printer, rows, "%x", "%out", "%work")
@@ -233,34 +237,25 @@ def can_sort_rows(x: TensorSpec, axis: int) -> bool:
     return has_keys(x.dtype) and can_sort(x.shape[axis])
 
 
-def _native(step: Step, *, positions: bool) -> Native | None:
+def _native(step: Step, machine: Target, *, positions: bool) -> Native | None:
     x, out = step.inputs[0], step.outputs[0]
     axis = step.params["axis"] % x.spec.ndim
-    keys = Keys(x.spec.dtype, step.params["descending"], positions)
-    printer = Printer(step, workspace=_workspace(step.input_specs, step.params, positions=positions) > 0)
+    keys = Keys(machine, x.spec.dtype, step.params["descending"], positions)
+    room = _workspace(step.input_specs, step.params, machine, positions=positions)
+    printer = Printer(step, machine, workspace=room > 0)
     print_sorts(printer, Rows.of(keys, x, out, axis), "%in0", "%out0")
     return printer.native()
 
 
-def _workspace(specs: tuple[TensorSpec, ...], params: Mapping[str, Any], *, positions: bool) -> int:
+def _workspace(specs: tuple[TensorSpec, ...], params: Mapping[str, Any], machine: Target, *, positions: bool) -> int:
     (x,), axis = specs, params["axis"]
     n = x.shape[axis]
-    return workspace_of(Keys(x.dtype, params["descending"], positions), n, x.size // n if n else 0)
+    return workspace_of(Keys(machine, x.dtype, params["descending"], positions), n, x.size // n if n else 0)
 
 
 def _supports(specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:
     return can_sort_rows(specs[0], params["axis"])
 
 
-add_native(
-    "sort",
-    lambda step: _native(step, positions=False),
-    _supports,
-    lambda specs, params: _workspace(specs, params, positions=False),
-)
-add_native(
-    "argsort",
-    lambda step: _native(step, positions=True),
-    _supports,
-    lambda specs, params: _workspace(specs, params, positions=True),
-)
+for _name, _positions in (("sort", False), ("argsort", True)):
+    add_native(_name, partial(_native, positions=_positions), _supports, partial(_workspace, positions=_positions))

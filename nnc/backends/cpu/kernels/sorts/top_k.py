@@ -15,6 +15,7 @@ from nnc.backends.cpu.kernels.sorts.rows import Keys, Rows
 from nnc.backends.cpu.kernels.sorts.sort import can_sort_rows, print_sorts, workspace_of
 from nnc.backends.printer import Printer, add_native, grain_of, longest, over
 from nnc.base import dtypes
+from nnc.device.target import Target
 from nnc.graph import TensorSpec
 from nnc.lower.kernels.axes import Axes
 from nnc.lower.kernels.builder import Code, Slot, Value
@@ -117,11 +118,11 @@ def _select(code: Code, rows: Rows, x: str, out: str) -> None:
     rows.write(code, out, 0, rows.kept, arrays)
 
 
-def _top_k(step: Step) -> Native | None:
+def _top_k(step: Step, machine: Target) -> Native | None:
     x, (values, places) = step.inputs[0], step.outputs[:2]
-    axis, keys = x.spec.ndim - 1, Keys(x.spec.dtype, True, True)
+    axis, keys = x.spec.ndim - 1, Keys(machine, x.spec.dtype, True, True)
     rows = Rows.of(keys, x, places, axis)
-    printer = Printer(step, workspace=_workspace(step.input_specs, step.params) > 0)
+    printer = Printer(step, machine, workspace=_workspace(step.input_specs, step.params, machine) > 0)
     if not places.spec.size:
         return printer.native(inline=True)
     chosen = longest(rows.axes.shape)
@@ -133,7 +134,7 @@ def _top_k(step: Step) -> Native | None:
             with over(code, rows.axes, ["%in0", "%out1"], (chosen, begin, end)) as (source, target):
                 _select(code, rows, source, target)
 
-        printer.parts(count, grain_of(count, x.spec.nbytes), body)
+        printer.parts(count, grain_of(count, x.spec.nbytes, machine), body)
     else:
         print_sorts(printer, rows, "%in0", "%out1")
     axes = Axes(places.spec.shape, (x.strides, places.strides, values.strides)).without(axis).merged()
@@ -148,9 +149,9 @@ def _top_k(step: Step) -> Native | None:
     return printer.native()
 
 
-def _workspace(specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> int:
+def _workspace(specs: tuple[TensorSpec, ...], params: Mapping[str, Any], machine: Target) -> int:
     (x,), k = specs, params["k"]
-    n, keys = x.shape[-1], Keys(x.dtype, True, True)
+    n, keys = x.shape[-1], Keys(machine, x.dtype, True, True)
     return 0 if not k or _selects(n, k, keys) else workspace_of(keys, n, x.size // n)
 
 

@@ -18,6 +18,7 @@ from nnc.graph import TensorSpec, command
 from nnc.lower.kernels.native import Native
 from nnc.lower.plan.stages import Step, View
 from tests.backends.cpu.against_reference import LAYOUTS, check, columns, dense, odd, spaced, values
+from tests.figures import HERE
 
 NDArray = np.ndarray[Any, Any]
 MANY = 40  # operands: more than are copied one after the other
@@ -85,7 +86,7 @@ def test_many_inputs_are_joined_with_computed_parts() -> None:
 def text(parts: int, length: int, axis: int = 0) -> str:
     spec, out = ((3, n) if axis else (n, 3) for n in (length, length * parts))
     views = [View.whole(k, TensorSpec(shape, np.dtype(np.float32))) for k, shape in enumerate([spec] * parts + [out])]
-    return join_many(Step(command("concatenate"), tuple(views[:-1]), tuple(views[-1:]), {"axis": axis})).text
+    return join_many(Step(command("concatenate"), tuple(views[:-1]), tuple(views[-1:]), {"axis": axis}), HERE).text
 
 
 @pytest.mark.parametrize("axis", [0, 1])

@@ -16,15 +16,15 @@ from hypothesis import strategies as st
 import nnc
 import nnc.numpy as nnp
 from nnc.backends.cpu.compiler.jit import compiler
-from nnc.backends.cpu.kernels.products import gemm
 from nnc.backends.cpu.kernels.products.epilogue import print_epilogue
 from nnc.base import dtypes
 from nnc.commands.control import with_epilogue
+from nnc.device.target import Target
 from nnc.graph import Graph, GraphBuilder, Symbol, TensorSpec, reference
 from nnc.lower.kernels.epilogue import Epilogue
 from nnc.lower.plan.stages import Step, View
 from tests.backends.cpu.against_reference import backwards, columns, spaced
-from tests.figures import set_figures
+from tests.figures import HERE, with_figures
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no compiler")
 
@@ -57,14 +57,14 @@ def by_reference(graph: Graph, inputs: Sequence[NDArray]) -> list[NDArray]:
     return [np.asarray(x) for x in graph.evaluate(inputs, run)]
 
 
-def call(graph: Graph, inputs: Sequence[NDArray], outputs: Sequence[NDArray]) -> None:
+def call(graph: Graph, inputs: Sequence[NDArray], outputs: Sequence[NDArray], machine: Target = HERE) -> None:
     """Runs the kernel that is printed for these very strides."""
 
     def views(arrays: Sequence[NDArray]) -> tuple[View, ...]:
         return tuple(View(0, TensorSpec(x.shape, x.dtype), 0, x.strides) for x in arrays)
 
     params = MappingProxyType({"overwrite": ()})
-    native = print_epilogue(Step(with_epilogue, views(inputs), views(outputs), params, (graph,)))
+    native = print_epilogue(Step(with_epilogue, views(inputs), views(outputs), params, (graph,)), machine)
     jit = compiler()
     assert jit is not None
     (function,) = jit.load([native])
@@ -88,7 +88,7 @@ def check(
 ) -> None:
     params = params or MATRICES
     graph = graph_of(inputs, params, body)
-    assert Epilogue.of(graph) is not None
+    assert Epilogue.of(graph, HERE) is not None
     wanted = by_reference(graph, inputs)
     outputs = [np.full(x.shape, 7, x.dtype) for x in wanted] if outputs is None else outputs
     call(graph, inputs, outputs)
@@ -143,7 +143,7 @@ def test_sums_of_more_terms_than_a_panel_has_are_complete_before_the_epilogue(
     dtype: str, size: tuple[int, int, int]
 ) -> None:
     m, k, n = size
-    assert k > gemm._PRODUCTS.panel_terms
+    assert k > HERE.products.panel_terms
     rng = np.random.default_rng(0)
     x = numbers(rng, (m, k), dtype)
     y = numbers(rng, (n, k), dtype).T  # packed, as it lies transposed
@@ -172,10 +172,8 @@ def test_shared_tiles_give_the_bits_that_a_kernels_own_do(size: tuple[int, int, 
     inputs[1] = inputs[1].T
     graph, found = graph_of(inputs, MATRICES, bias_and_residual), []
     for limit in (math.inf, 0):
-        with pytest.MonkeyPatch.context() as patch:
-            set_figures(patch, gemm, "products", shared_volume=limit, shared_tile=0)
-            found.append(np.full((m, n), 7, np.float32))
-            call(graph, inputs, [found[-1]])
+        found.append(np.full((m, n), 7, np.float32))
+        call(graph, inputs, [found[-1]], with_figures("products", shared_volume=limit, shared_tile=0))
     np.testing.assert_array_equal(*found)
     assert_close(found[1], by_reference(graph, inputs)[0], k, "float32")
 
@@ -234,7 +232,7 @@ def test_sums_counters_and_other_products_are_no_epilogue() -> None:
     x = np.ones((9, 9), np.float32)
 
     def is_one(body: Body) -> bool:
-        return Epilogue.of(graph_of([x, x, x], MATRICES, body)) is not None
+        return Epilogue.of(graph_of([x, x, x], MATRICES, body), HERE) is not None
 
     assert is_one(lambda b, p, r: b.add("add", p, r))
     assert not is_one(lambda b, p, r: b.add("reduce_sum", p, axes=(0,)))

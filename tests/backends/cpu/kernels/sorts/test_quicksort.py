@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from nnc.backends.cpu.kernels.sorts import sort
-from nnc.backends.cpu.kernels.vectors import vector_bytes
 from tests.backends.cpu.against_reference import check, values
+from tests.figures import HERE
 
 ASCENDING = {"axis": 0, "descending": False}
 
@@ -46,7 +46,7 @@ def test_long_rows_with_positions_are_sorted_by_both() -> None:
 
 
 @pytest.mark.skipif(
-    vector_bytes() != 64, reason="there is no quicksort on this machine, so other tests show what it does"
+    HERE.vector_bytes != 64, reason="there is no quicksort on this machine, so other tests show what it does"
 )
 @pytest.mark.parametrize("kind", ["float32", "int64", "float64"])
 def test_rows_are_sorted_without_quicksort_as_well(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
