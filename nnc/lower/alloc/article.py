@@ -60,10 +60,10 @@ class _Candidates:
 def plan_groups(p: Problem, *, size_first: bool = False) -> Groups:
     """Inserts all blocks.
 
-    A block with several live ranges is a tensor with its companions: they are inserted as one tuple.
+    A block with several live ranges is a tensor with its companions, which are inserted as one tuple.
 
     Args:
-        size_first: candidates are the largest blocks rather than the blocks with the most conflicts, and pairs are not
+        size_first: whether the largest blocks are candidates, rather than those with the most conflicts, and pairs are not
             tried.
     """
     n = len(p.size)
@@ -137,11 +137,11 @@ def _by_size(p: Problem, conflicts: _Conflicts) -> _Candidates:
 class _Edges:
     """The edges of each group.
 
-    They only become lighter and shorter, so a group that has refused a tuple does so ever after: for each pair of blocks it is kept
-    how many groups have, and most candidates need not be held against edges again.
+    Edges only become lighter and shorter, so a group that has refused a tuple refuses it for good. For each pair of blocks, the
+    number of groups that have refused it is kept, so that most candidates need not be compared with edges again.
 
     Args:
-        pairs: tuples may be pairs of blocks.
+        pairs: whether tuples may be pairs of blocks.
     """
 
     def __init__(self, p: Problem, pairs: bool) -> None:

@@ -56,11 +56,11 @@ class BeamSearch:
         return 4 * self.sets.blocks * (self.sets.cells + _MOVE)
 
     def run(self, style: Style, limit: int | None = None) -> Ints | None:
-        """Offsets below the cap; None where none are found, or not within the budget.
+        """Returns offsets below the cap; None where none are found, or not within the budget.
 
         Args:
-            limit: how far the cap may rise. It does where nothing may come next below it, and placed blocks stay, so
-                that a search that aims too low ends with a plan all the same.
+            limit: how far the cap may rise. It rises where no block fits below it; placed blocks stay, so that a search with
+                too low a goal still ends with a plan.
         """
         limit = style.cap if limit is None else limit
         rise = max(1, (limit - style.cap) // _RISES)

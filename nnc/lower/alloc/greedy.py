@@ -76,10 +76,11 @@ def order_of(*keys: Numbers) -> Ints:
 
 
 def dive(p: Problem, rank: Ints, *, below: int = FAR) -> Ints:
-    """Places at every turn the block that can lie lowest (ties: by `rank`), on top of those placed at the same time.
+    """Places, one after the other, the block that can lie lowest (ties: by `rank`), on top of the placed blocks that live at
+    the same time.
 
     Args:
-        below: no further block is placed once one ends there or higher.
+        below: the search stops once a block ends at this offset or higher.
     """
     n = len(p.size)
     lo, hi, owner, simple = p.lo, p.hi, p.owner, p.is_simple
@@ -107,12 +108,12 @@ def dive(p: Problem, rank: Ints, *, below: int = FAR) -> Ints:
 
 
 def best_fit(p: Problem, order: Ints, lowest: bool = False, given: Ints | None = None, *, below: int = FAR) -> Ints:
-    """Takes the blocks in order and puts each into the tightest gap between the blocks that live at the same time.
+    """Places the blocks in order, each in the tightest gap between the blocks that live at the same time.
 
     Args:
-        lowest: take the lowest gap instead.
-        given: offsets of blocks that have their places, -1 of others.
-        below: no further block is placed once one ends there or higher.
+        lowest: whether the lowest gap is taken instead.
+        given: the offsets of blocks that are placed already, -1 of others.
+        below: the search stops once a block ends at this offset or higher.
     """
     fixed = [-1] * len(order) if given is None else given.tolist()
     sizes, offset = p.size.tolist(), [0] * len(p.size)

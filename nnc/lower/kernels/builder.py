@@ -110,11 +110,11 @@ def _hand_on(carried: Sequence[Carried], values: Sequence[Value]) -> None:
 
 
 class Code(FunctionWriter):
-    """One function that is being written: instructions on values.
+    """One function that is being printed: instructions on values.
 
     Attributes:
-        functions: of the target's own, by the names that scalar expressions call them by; they take and give Terms, and come
-            before the common ones (nnc.lower.kernels.math.table).
+        functions: the target's own functions, by their names in scalar expressions; they map Terms to Terms, and come before
+            the common ones (nnc.lower.kernels.math.table).
         keeps_wide: whether 16-bit floats stay float32 from one command to the next, until they are stored.
     """
 

@@ -31,10 +31,9 @@ _Sum = tuple[int, Axes, int]  # the kind of the reduced operand, the axes that a
 
 
 def can_fuse(node: Node, machine: Target) -> bool:
-    """Whether a node can be a part of a printed loop nest.
+    """Whether a node can be part of a printed loop nest.
 
     Args:
-        node: of a graph.
         machine: the program runs on it; kernels for other kinds of devices are not asked.
     """
     if node.command is unit:

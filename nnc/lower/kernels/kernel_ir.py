@@ -120,15 +120,12 @@ def make_nest(
     neighbours: int = _NEIGHBOURS,
     guarded: bool = False,
 ) -> Nest:
-    """The loop nest of a fused graph on operands that lie in these views.
+    """Makes the loop nest of a fused graph on operands in these views.
 
     Args:
-        graph: fused.
-        inputs: of the graph.
-        outputs: of the graph.
         machine: its loops have the tiles of transposed accesses.
-        neighbours: iterations of the vector loop that run side by side; a longer loop is no better. 1 where the lanes go on into
-            the next loop, as the threads of a GPU do.
+        neighbours: iterations of the vector loop that run side by side; a longer loop is no faster. 1 where the lanes continue
+            in the next loop, as the threads of a GPU do.
         guarded: whether loops of the row that few rows need are skipped by the others.
     """
     domain = Domain.of(graph)

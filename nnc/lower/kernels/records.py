@@ -14,7 +14,7 @@ class Record:
     """The rule by which one element beats another: a greater one, a smaller one, or NaN.
 
     Attributes:
-        kind: of the elements in memory; bools are bytes.
+        kind: the dtype of the elements in memory; bools are bytes.
         predicate: "gt" or "lt".
     """
 
@@ -38,10 +38,9 @@ class Record:
 
 
 def record_of(dtype: DType, predicate: str) -> Record:
-    """The record of a dtype.
+    """Returns the record rule of a dtype.
 
     Args:
-        dtype: of the elements.
         predicate: "gt" for the greatest element, "lt" for the smallest.
     """
     return Record(dtypes.uint8 if dtypes.is_bool(dtype) else dtype, predicate)

@@ -21,11 +21,11 @@ Combine = Callable[[Code, Value, Value], Value]
 
 @dataclass(frozen=True, slots=True)
 class Shortcut:
-    """A faster way to combine values than the scalar expression of a command.
+    """A way to combine values that is faster than the scalar expression of a command.
 
     Attributes:
-        combine: (code, x, y) -> both as one; x is the accumulated value, so as little as possible is done with it.
-        across: (code, x) -> all lanes of a vector as one value.
+        combine: combines (code, x, y); x is the accumulated value, on which as few operations as possible are done.
+        across: combines all lanes of a vector, (code, x), to one value.
     """
 
     combine: Combine

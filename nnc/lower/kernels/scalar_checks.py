@@ -59,11 +59,11 @@ def check_scalar(command: Command, expression: object) -> None:
     """Refuses an expression that cannot be printed.
 
     Args:
-        command: whose cell of the column `scalar` it is; its shape rule says which dtypes it takes.
-        expression: in x, y, z and the command's parameters.
+        command: the command of the expression; its shape rule says which dtypes it takes.
+        expression: a text in x, y, z and the command's parameters.
 
     Raises:
-        RegistryError: with the command, the expression and the reason.
+        RegistryError: the expression cannot be printed; names the command, the expression and the reason.
     """
     try:
         if not isinstance(expression, str):

@@ -96,7 +96,7 @@ class Parsed:
 
 @cache
 def parse(expression: str) -> Parsed:
-    """Reads an expression.
+    """Parses an expression.
 
     Raises:
         SyntaxError: the text is no expression.

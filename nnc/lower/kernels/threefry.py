@@ -9,13 +9,10 @@ from nnc.lower.kernels.builder import Code, Value
 
 
 def random_word(code: Code, key: tuple[Value, Value], counter: Value, dtype: DType) -> Value:
-    """The random bits of counters under a key.
+    """Computes the random bits of uint64 counters under a key of two uint32.
 
     Args:
-        code: that is printed.
-        key: two uint32.
-        counter: uint64.
-        dtype: of the result, an unsigned integer.
+        dtype: the dtype of the result, an unsigned integer.
     """
     high = code.convert(code.shr(counter, code.like(counter, 32)), dtypes.uint32)
     x, y = _cipher(code, key, (high, code.convert(counter, dtypes.uint32)))

@@ -39,10 +39,10 @@ class Emitted:
 
 
 def emit(graph: Graph, workspace: Workspace = no_workspace) -> Emitted:
-    """The steps of a graph before any of its tensors share memory.
+    """Returns the steps of a graph before any of its tensors share memory.
 
     Args:
-        workspace: bytes that the kernel of a node needs while it runs.
+        workspace: returns the bytes that the kernel of a node needs while it runs.
     """
     emitter = Emitter(Rings().size, workspace)
     inputs, steps, results = emitter.program(graph)
@@ -57,11 +57,11 @@ def bind_buffers(
     join: bool = True,
     kept: tuple[tuple[int, str], ...] = (),
 ) -> Bound:
-    """The steps of `graph` on buffers.
+    """Returns the steps of `graph` on buffers.
 
     Args:
-        emitted: its steps, if they are known.
-        join: parts of joined tensors may be written in place within the result, which saves copies, and may cost memory.
+        emitted: the graph's steps, where they are known.
+        join: whether parts of joined tensors may be written in place within the result, which saves copies and may cost memory.
         kept: see `Bound`.
     """
     emitted = emit(graph) if emitted is None else emitted

@@ -114,7 +114,7 @@ class Classes:
         """Makes two tensors share memory if that is safe.
 
         Args:
-            moved: (from, to), where one is a move of the other.
+            moved: (from, to), where one tensor is a move of the other.
         """
         a, b = self.find(x), self.find(y)
         if a == b:
@@ -275,10 +275,10 @@ class Classes:
                     self.share(x.buffer, y.buffer)
 
     def place_parts(self, joins: bool = False) -> None:
-        """Lets the parts of a joined tensor be written where they belong in it; the last join of a part is its place.
+        """Lets the parts of a joined tensor be written in their places within it; the last join of a part decides its place.
 
         Args:
-            joins: only parts that are joined tensors themselves.
+            joins: whether only parts that are joined tensors themselves are placed.
         """
         for at in reversed(range(len(self.live.points))):
             step = self.live.points[at]

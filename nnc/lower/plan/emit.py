@@ -119,11 +119,11 @@ class Emitter:
         targets: Mapping[Symbol, View],
         moved: Mapping[Symbol, Sequence[View]],
     ) -> tuple[Steps, list[View]]:
-        """The steps of a graph on `inputs`, and where its outputs lie.
+        """Emits the steps of a graph on `inputs`, and returns the places of its outputs.
 
         Args:
-            targets: symbols that nodes should write to these places.
-            moved: symbols to be moved there as soon as they are known.
+            targets: for some symbols, the places that nodes should write to.
+            moved: for some symbols, the places that they are moved to as soon as they are known.
         """
         block = _GraphSteps(self, graph, inputs, targets)
         for symbol in (*graph.inputs, *graph.constants):
@@ -150,13 +150,13 @@ class Emitter:
         self, body: Body, operands: Sequence[View], targets: Sequence[View | None], source: SourceLine | None,
         peel: Sequence[bool] = (), ring: int | None = None,
     ) -> tuple[Steps, list[View]]:  # fmt: skip
-        """The steps of a loop and where its results lie.
+        """Emits the steps of a loop, and returns the places of its results.
 
         Args:
             operands: [the number of iterations,] sequences, carried values, captured values.
-            targets: where each result should be written; None where it may lie anywhere.
+            targets: the place where each result should be written; None: anywhere.
             peel: which carried values are read elsewhere after they entered the loop.
-            ring: how many copies rotate; found where None.
+            ring: the number of copies that rotate; None: it is found.
         """
         self._loops += 1
         return _LoopEmitter(self, body, operands, targets, source, self._loops - 1).emit(peel, ring)
@@ -408,7 +408,7 @@ class _LoopEmitter:
         ]
 
     def _enter(self, values: Sequence[View], moves: list[Step], stay: Sequence[bool] = ()) -> list[View]:
-        """Places of the ring's first copy for carried values, and the moves to them.
+        """Returns the places of the ring's first copy for carried values, and the moves to these.
 
         Args:
             stay: which values are rows, which are not moved; empty where the values come from outside the loop.
@@ -483,10 +483,10 @@ class _LoopEmitter:
         return View(view.buffer, view.spec, view.offset + last * step, view.strides, advances)
 
     def _around(self, c: Iteration, taken: Sequence[View], entry: Sequence[View], keep: bool) -> Iteration:
-        """The last copy, with the moves to the places of the ring's first.
+        """Returns the last copy, with the moves to the places of the ring's first.
 
         Args:
-            keep: the moves stay; then values that lie in one another's places are moved out of the way first.
+            keep: whether the moves stay; then values that lie in one another's places are moved out of the way first.
         """
         pairs = [(a, b) for a, b in zip(taken, entry, strict=True) if a != b]
         moves: list[Step] = []

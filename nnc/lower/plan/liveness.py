@@ -84,15 +84,15 @@ def walk(steps: Iterable[Step]) -> Iterable[Step]:
 
 
 class Liveness:
-    """The ranges of every tensor that some steps touch.
+    """The live ranges of every tensor that some steps touch.
 
     `intervals[t]` are the lives of tensor t, `writes[t]` the points at which it is written, in part or as a whole. `points[i]` is
     the step at point i of time (None for points of a loop's frame).
 
     Args:
-        steps: the whole program.
+        steps: the steps of the whole program.
         sizes: bytes of each tensor.
-        last: tensors that are live after the last step.
+        last: the tensors that are live after the last step.
     """
 
     def __init__(self, steps: Steps, sizes: list[int], last: Iterable[int]) -> None:
@@ -212,9 +212,9 @@ class Liveness:
         """Returns the point where a copy starts and the tensors that are live there.
 
         Args:
-            following: live at the start of the next iteration.
-            after: live where the loop ends by its length here.
-            wanted: live where the test ends it.
+            following: the tensors that are live at the start of the next iteration.
+            after: the tensors that are live where the loop ends here because of its length.
+            wanted: the tensors that are live where the test ends the loop.
         """
         stop, needed = self._block(c.turn, stop, following)
         stop, needed = self._block(c.tail, stop, needed | after)

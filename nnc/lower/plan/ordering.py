@@ -159,13 +159,14 @@ class OperationGraph:
     def measure(
         self, order: Iterable[int], left: Counts, live: int, most: int = _FAR, times: int = 0
     ) -> tuple[Order, list[int], list[int]] | None:
-        """Measures these operations: returns them, the bytes that are live before each, and the bytes that are live while it runs.
+        """Measures these operations: returns them, the bytes that are live before each, and the bytes that are live while it
+        runs.
 
         Args:
-            left: for each storage the number of readers that have not run yet; it is counted down.
+            left: for each storage, the number of readers that have not run yet; it is counted down.
             live: the bytes that are live before all of them.
-            most: where more bytes are live, or so many for more than this number of `times`, the result is None, and no
-                further operations are asked for.
+            most: the result is None, and no further operations are asked for, where more bytes than this are live, or as many
+                for more than `times` operations.
         """
         nbytes, ending, written, overwrites = self.nbytes, self.ending, self.written, self.overwrites
         ran: Order = []
@@ -246,13 +247,14 @@ def _candidates(graph: OperationGraph) -> Iterator[Callable[..., _Placed | None]
 
 
 def _greedy(graph: OperationGraph, ties: Sequence[int], below: int = _FAR, *, eager: bool = False) -> _Placed | None:
-    """Runs at every turn the ready operation that adds the fewest bytes, the first of `ties` of several: O(n log n).
+    """Orders operations greedily, in O(n log n): always runs the ready operation that adds the fewest bytes, the first in
+    `ties` of several.
 
-    The order is measured while it is made; None where its peak is not below so many bytes. An operation that becomes the only
-    reader left of a storage enters the queue once more; entries of operations that ran are passed over.
+    The order is measured while it is made; None where its peak is not below `below` bytes. An operation that becomes the only
+    remaining reader of a storage enters the queue again; entries of operations that ran are skipped.
 
     Args:
-        eager: it only matters whether an operation adds bytes at all.
+        eager: whether it only matters if an operation adds bytes at all.
     """
     n, following, overwrites, shared = len(ties), graph.following, graph.overwrites, graph.shared
     nbytes, all_ending, all_written = graph.nbytes, graph.ending, graph.written

@@ -24,13 +24,13 @@ _NEVER = -1
 
 @dataclass(frozen=True)
 class TimedOperations:
-    """Operations in the order that they are to run in.
+    """Operations in the order in which they are to run.
 
     Args:
-        graph: the operations.
-        seconds: how long each takes, positive for operations that read or write.
-        repeatable: which may run more than once.
-        extra: bytes that each needs beside its operands and results while it runs.
+        graph: the graph of the operations.
+        seconds: how long each takes; positive for operations that read or write.
+        repeatable: which operations may run more than once.
+        extra: the bytes that each needs while it runs, beside its operands and results.
     """
 
     graph: OperationGraph

@@ -18,7 +18,8 @@ from nnc.lower.plan.stages import Branches, Iteration, Loop, Step, Steps, View
 
 
 def rewrite(steps: Steps, classes: Classes, numbers: Mapping[int, int]) -> tuple[Steps, list[int]]:
-    """Returns the steps on buffers, without moves that sharing made needless, and the number of steps at each point of time.
+    """Rewrites the steps to work on buffers, without moves that sharing made needless; also returns the number of steps at each
+    point of time.
 
     Args:
         numbers: the buffer of each class.

@@ -131,12 +131,13 @@ class _Joins:
         self._known: dict[Any, tuple[Graph, Mapping[str, Any]] | None] = {}
 
     def joined(self, product: Node, node: Node, operand: int, stays: bool, views: Sequence[Node | None]) -> Node | None:
-        """The node that computes a product and the fused node that reads it as this operand; None where no backend takes that.
+        """Returns the node that computes a product and the fused node that reads it as this operand; None where no backend
+        takes that.
 
         Args:
-            stays: the product is a result, too.
-            views: for each operand of the fused node, the `broadcast_to` node that makes it. It is taken along, so that
-                backends see along which axes the operand varies.
+            stays: whether the product is a result as well.
+            views: for each operand of the fused node, the `broadcast_to` node that makes it. It becomes part of the node, so
+                that backends see along which axes the operand varies.
         """
         stretched = tuple([view and (view.inputs[0].spec, tuple(view.params.items())) for view in views])
         specs, how = tuple([s.spec for s in product.inputs]), tuple(product.params.items())

@@ -186,10 +186,10 @@ def _fused_node(
     domain: Domain | None,
     forms: Forms,
 ) -> Node:
-    """A node that runs all of these, with copies of them in a graph of its own.
+    """Makes a node that runs all of these, with copies of them in a graph of its own.
 
     Args:
-        domain: None where all that is read and written is traversed element by element.
+        domain: None where all operands and results are traversed element by element.
     """
     nodes = _without_repeats(nodes, outputs)
     needed, kept = set(outputs), []

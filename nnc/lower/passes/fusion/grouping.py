@@ -50,11 +50,12 @@ class FusionGroup:
 class Grouping:
     """The groups of one graph.
 
-    A node is *free* if it costs nothing within a kernel, so that every kernel may have it: a view, or a command without operands.
+    A node is *free* if it costs nothing within a kernel, so that each kernel may have a copy: a view, or a command without
+    operands.
 
     Args:
-        early: number of nodes that stay in front of the others.
-        compact: whether nothing may be kept in memory for longer.
+        early: the number of nodes that stay in front of the others.
+        compact: whether fusion may keep nothing in memory for longer.
         machine: has the limits of kernels.
     """
 

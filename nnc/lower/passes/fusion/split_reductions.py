@@ -85,7 +85,7 @@ class _Last:
     """Finds the nodes that can be last.
 
     Args:
-        there: symbols that stay in memory in any case.
+        there: the symbols that stay in memory in any case.
     """
 
     def __init__(self, graph: Graph, there: set[Symbol]) -> None:

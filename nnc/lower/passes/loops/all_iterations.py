@@ -34,11 +34,11 @@ def known_length(loop: Loop) -> int:
 
 
 class AllIterations:
-    """Copies of nodes of an iteration, for all iterations at once, on symbols of the graph around the loop.
+    """Copies of an iteration's nodes that compute all iterations at once, on symbols of the graph around the loop.
 
     Args:
-        loop: of known length.
-        tensors: for symbols of the iteration, the tensor of their values in all iterations.
+        loop: a loop of known length.
+        tensors: for symbols of the iteration, the tensors of their values in all iterations.
     """
 
     def __init__(self, loop: Loop, tensors: Mapping[Symbol, Symbol]) -> None:
@@ -91,12 +91,12 @@ class AllIterations:
 
 
 class KnownRows:
-    """The tensors that hold a symbol's values of all iterations: elements of sequences and rows are there already, rows can be
+    """The tensors that hold a symbol's values of all iterations: sequences and rows that exist already, and rows that can be
     added.
 
     Args:
-        loop: a `scan`.
-        leaving: its rows that are not to be read.
+        loop: the loop, a `scan`.
+        leaving: the loop's rows that must not be read.
     """
 
     def __init__(self, loop: Loop, leaving: Collection[Yield] = ()) -> None:

@@ -82,12 +82,12 @@ class Description:
     """A graph as operations on storages.
 
     Args:
-        donated: inputs that may be overwritten.
-        free: symbols whose memory is no part of the arena.
-        carried: inputs that end with their last reader.
-        before: number of nodes that must stay in front of the others.
-        known: the description of a graph that is called alike, and whose symbols, as far as they are in this one, lie
-            where they do here.
+        donated: the inputs that may be overwritten.
+        free: the symbols whose memory is not part of the arena.
+        carried: the inputs that die with their last reader.
+        before: the number of nodes that must stay in front of the others.
+        known: the description of an earlier form of the graph, called with the same inputs; the symbols that both graphs have
+            lie in the same places.
     """
 
     def __init__(

@@ -60,7 +60,7 @@ class Peak:
     """The place in a graph where the most bytes are live, and the values that are live across it.
 
     Args:
-        origin: the peak of the graph of which this one was made; without it `order` may have described this graph.
+        origin: the peak of the graph from which this one was made; None: `order` may have described this graph already.
     """
 
     def __init__(self, graph: Graph, options: Options, origin: Peak | None = None) -> None:

@@ -179,10 +179,10 @@ class _Scattered:
 
 
 class _Picker(Remake):
-    """The new form of one graph.
+    """The rewritten form of one graph.
 
     Args:
-        keeps_checks: the use of scattered elements otherwise than by `scatter` stays.
+        keeps_checks: whether uses of scattered elements other than by `scatter` stay.
     """
 
     def __init__(self, passes: _Picks, graph: Graph, keeps_checks: bool) -> None:

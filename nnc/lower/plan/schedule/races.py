@@ -73,7 +73,7 @@ class _Shadow:
 
 
 def find_race(accesses: Sequence[Sequence[Access]], schedule: Schedule, clocks: NDArray) -> tuple[int, int] | None:
-    """Two steps that touch the same bytes, one writing, the first of which need not be done when the second begins.
+    """Finds two steps that touch the same bytes, one of them writing, where the first may still run when the second begins.
 
     Args:
         accesses: the buffers that each step touches, in the recorded order, which conflicting steps must keep.

@@ -141,11 +141,11 @@ class Watch:
 def make_schedule_report(
     bound: Bound, schedule: Schedule, backend: Callable[[Step], str], measured: Sequence[Span] | None = None
 ) -> ScheduleReport:
-    """The report of a schedule.
+    """Makes the report of a schedule.
 
     Args:
-        backend: names the backend that runs a step.
-        measured: when each step ran, instead of the estimates.
+        backend: returns the name of the backend that runs a step.
+        measured: when each step ran; used instead of the estimates.
     """
     waits: dict[int, list[int]] = {}
     for signal in schedule.signals:
