@@ -35,7 +35,7 @@ def choose_kernel(
     """The best kernel that a backend has on a machine (None: this one's CPU) for these inputs, else the reference's.
 
     Raises:
-        BackendError: the command has neither kernel nor reference.
+        BackendError: the command has neither a kernel nor a reference.
     """
     return find_kernel(command, specs, params, machine) or reference_kernel(command, specs, params)
 
@@ -46,7 +46,7 @@ def candidate_kernels(
     """A machine's kernels (None: this CPU's) for these inputs, first the one that `choose_kernel` names, last the reference's.
 
     Raises:
-        BackendError: the command has neither kernel nor reference.
+        BackendError: the command has neither a kernel nor a reference.
     """
     machine = machine or machine_of_device()
     found = [each for each in kernels_for(command, machine) if each.supports(specs, params)]

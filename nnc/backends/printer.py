@@ -132,10 +132,10 @@ def longest(shape: Shape) -> int:
 def over(
     code: Code, axes: Axes, pointers: Sequence[str], part: tuple[int, Bound, Bound] | None = None
 ) -> Iterator[list[str]]:
-    """Loops over all positions of `axes`; yields the operands' pointers there.
+    """Loops over all positions of `axes`; yields the operands' pointers at each.
 
     Args:
-        part: (axis, begin, end): which positions of one axis are done; all where None.
+        part: (axis, begin, end): the positions of one axis to visit; None: all.
     """
     with ExitStack() as stack:
         moved = list(pointers)

@@ -24,13 +24,12 @@ Formula = Callable[[Sequence[Moving], Value | None], list[Part]]
 def by_queries(
     formula: Formula, operands: Sequence[Moving], axes: Sequence[int | None], queries: int | None = None
 ) -> list[Value | None]:
-    """The results of a formula for all queries.
+    """Computes a formula for all queries, block by block.
 
     Args:
-        formula: `(operands, number of the first query) -> parts`; it calls commands alone.
-        operands: of the formula.
-        axes: where queries stand in each operand, counted from the end; None where they do not.
-        queries: of a block, about; by default `QUERIES`.
+        formula: `(operands, number of the first query) -> parts`; it calls only commands.
+        axes: the axis of queries in each operand, counted from the end; None where it has none.
+        queries: queries of a block, about; by default `QUERIES`.
     """
     queries = QUERIES if queries is None else queries
     count = next(x.shape[axis] for x, axis in zip(operands, axes, strict=True) if axis is not None)

@@ -116,14 +116,14 @@ def output_formula(
     operands: Sequence[Moving], masks: Sequence[Value], bias: Moving | None, first: Value | None, *, scale: float,
     reach: Reach,
 ) -> tuple[Value, Value]:  # fmt: skip
-    """Attention's output and the logarithms of the sums, in the dtype of sums.
+    """Computes attention's output and the logarithms of the sums, in the dtype of sums.
 
     Args:
         operands: q, k and v, without tangents.
-        masks: bools, which broadcast to the scores.
+        masks: boolean arrays that broadcast to the scores.
         bias: added to the scores.
         first: the number of the first query.
-        scale: of the scores.
+        scale: the factor of the scores.
         reach: see the command.
     """
     q, k, v = (forward(x, operands[0].shape[-2]) for x in operands)

@@ -320,13 +320,13 @@ def _batch_by_folding(
     second: tuple[Fold, Fold],
     both: tuple[int, int, int],
 ) -> BatchRule:
-    """Folds the batch axis into another axis.
+    """Batches a convolution by folding the batch axis into another axis.
 
     Args:
-        activations: which of the operands and the output have their channels last where the parameters say so.
-        first: the axis of the first operand and of the output, where only that operand is batched.
-        second: the same axes where only the second operand is.
-        both: the axes of the operands and of the output, where both are; each row of the batch is then a group.
+        activations: whether each operand and the output has its channels last where the parameters say so.
+        first: the axis of the first operand and of the output to fold into, where only that operand is batched.
+        second: the same axes where only the second operand is batched.
+        both: the axes of the operands and of the output where both are batched; each row of the batch is then a group.
     """
 
     def rule(size: int, operands: tuple[Value, ...], batched: tuple[bool, ...], *, groups: int, **params: Any) -> Any:

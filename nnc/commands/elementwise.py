@@ -72,22 +72,22 @@ def elementwise(
     """Registers an elementwise command.
 
     Args:
-        name: of the command.
+        name: the command's name.
         function: the NumPy reference.
         scalar: an expression in x, y, z, one for each operand, in Python syntax.
         arity: the number of operands.
-        accepts: which dtypes, and in words.
-        partials: for each operand a function (*operands, output) -> partial derivative, or None where it is 0.
-        derivative: the rule, where partials do not say it.
-        singular: a partial may be infinite.
-        result: operand dtype -> output dtype, where they differ.
-        flops: floating-point operations for one element.
-        widen: 16-bit floats are computed in float32.
-        identity: the output equals the input.
-        complex_function: the reference for complex operands, where it is another.
-        weight: that of its rules.
-        commutes: exchanging the two operands changes no bit.
-        any_arrays: the reference takes arrays of other libraries.
+        accepts: the dtypes that operands may have, and the words for them in messages.
+        partials: for each operand, a function (*operands, output) -> partial derivative, or None where it is 0.
+        derivative: the derivative rule, where it does not follow from partials.
+        singular: whether a partial derivative may be infinite.
+        result: maps the operands' dtype to the output's, where these differ.
+        flops: the floating-point operations for one element.
+        widen: whether 16-bit floats are computed in float32.
+        identity: whether the output equals the input.
+        complex_function: the reference for complex operands, where it differs.
+        weight: the weight of the command's rules.
+        commutes: whether exchanging the two operands changes no bit.
+        any_arrays: whether the reference takes arrays of other libraries.
         **attributes: cells of other columns.
     """
 

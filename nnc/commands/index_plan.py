@@ -171,11 +171,11 @@ def _axes_of(entry: _Entry) -> int:
 
 
 def make_plan(spec: TensorSpec, index: Any, mode: str, where: str) -> Plan:
-    """The plan of an index of an array of `spec`.
+    """Makes the plan of an index into an array of `spec`.
 
     Raises:
-        OutOfBoundsError: an index that is known is out of range, with mode "error".
-        IndexingError: a wrong index.
+        OutOfBoundsError: a known index is out of range, with mode "error".
+        IndexingError: the index is wrong.
     """
     box: list[tuple[int, int, int]] = []  # start, limit and stride of each axis of x
     flips: list[int] = []

@@ -55,12 +55,12 @@ Shape = tuple[int, ...]
 
 
 def getitem(x: Value, index: Any, mode: str = "error") -> Value:
-    """`x[index]` with NumPy's meaning.
+    """Returns `x[index]` with NumPy's meaning.
 
     Args:
         index: integers, slices, None, `...`, integer arrays, boolean masks whose values are known, or a tuple of them.
-        mode: treatment of an index out of range: "error", "clip", "wrap", "drop" (reads 0), "fill" (reads NaN, or the
-            least signed, the greatest unsigned integer).
+        mode: the treatment of an index out of range: "error", "clip", "wrap", "drop" (reads 0), "fill" (reads NaN, or the least
+            signed, the greatest unsigned integer).
 
     Returns:
         the selected elements; an index without arrays gives a view, at no cost once compiled.
@@ -151,18 +151,18 @@ _COMBINE: dict[str, Callable[[Value, Value], Value]] = {
 def set_at(
     x: Value, index: Any, values: Any, op: str = "set", mode: str = "error", unique_indices: bool = False
 ) -> Value:
-    """`x` with `x[index] = values`, or with the elements there combined with the values by `op`.
+    """Returns `x` after `x[index] = values`, or after combining the elements there with the values by `op`.
 
-    Where an index repeats, op "set" keeps the last value; the others combine all of them.
+    If an index repeats, op "set" keeps the last value; the other ops combine all of them.
 
     Args:
-        values: broadcast to the shape of `x[index]`; must promote to the dtype of x.
+        values: they broadcast to the shape of `x[index]`, and must promote to the dtype of x.
         op: "set", "add", "mul", "min" or "max".
         mode: "error", "clip", "wrap" or "drop" (which writes nothing out of range).
-        unique_indices: a promise that no element is indexed twice.
+        unique_indices: the caller's promise that no element is indexed twice.
 
     Raises:
-        DTypeError: the values do not fit into the dtype of x. Otherwise as `getitem`.
+        DTypeError: the dtype of x cannot hold the values. Other errors are those of `getitem`.
     """
     where = f"x.at[...].{_METHODS.get(op, op)}"
     check_choice(where, "op", op, _COMBINE)
@@ -189,7 +189,7 @@ _METHODS = {"mul": "multiply"}
 
 
 def fit_values(x: Value, values: Any, where: str) -> Value:
-    """`values` in the dtype of `x`.
+    """Converts `values` to the dtype of `x`.
 
     Raises:
         DTypeError: the dtype of x cannot hold the update.

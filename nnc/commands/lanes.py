@@ -49,11 +49,12 @@ class OnArrays:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """Steps on registers: a function, the getter of its operands from the registers, and the register of its result.
+    """A program on registers. A step is a function, the getter of its operands from the registers, and the register of its
+    result.
 
     Attributes:
         registers: the constants, in their registers; None in all others. The operands are put into the first ones.
-        steps: in the order in which they run.
+        steps: the steps, in the order in which they run.
         result: the register of the result.
         dtype: the dtype of the result.
     """

@@ -37,7 +37,7 @@ class Blocks:
 
     @classmethod
     def of(cls, layout: str) -> Blocks:
-        """The layout of that name.
+        """Returns the layout of that name.
 
         Raises:
             ArgumentError: it names none.

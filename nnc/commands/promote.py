@@ -63,13 +63,13 @@ class WeakNumber(WeakScalar):
 
 
 def as_operand(x: Any, where: str = "asarray", name: str = "x", dtype: dtypes.DType | None = None) -> Operand:
-    """`x` itself where it is an array or a number; nested lists become arrays (stacked, where they hold tracers).
+    """Returns `x` itself where it is an array or a number; nested lists become arrays (stacked, where they hold tracers).
 
     Args:
-        dtype: the dtype that a list will be converted to, so that its numbers need not fit into the defaults.
+        dtype: the dtype that a list will be converted to; its numbers need not fit into the default dtypes.
 
     Raises:
-        DTypeError, ArgumentTypeError: `x` is nothing nnc makes an array of.
+        DTypeError, ArgumentTypeError: nnc cannot make an array of `x`.
     """
     kind = type(x)
     if (
@@ -140,14 +140,14 @@ def _from_list(x: Sequence[Any], where: str, name: str, dtype: dtypes.DType | No
 
 
 def _whole_numbers(x: Any, array: NDArray, where: str, name: str, dtype: dtypes.DType | None) -> NDArray:
-    """The array of a list of integers in a dtype that holds them all: NumPy makes floats of `[1, 2**63]`. Others stay.
+    """Returns the array of a list of integers in a dtype that holds them all: NumPy makes floats of `[1, 2**63]`. Other arrays
+    stay.
 
     Args:
-        x: the list.
-        array: NumPy's array of it, neither of bools nor of signed integers.
+        array: NumPy's array of the list, neither of bools nor of signed integers.
         where: the function that errors name.
         name: the argument that errors name.
-        dtype: the dtype wanted; None: the default.
+        dtype: the wanted dtype; None: the default.
     """
     listed = (int, np.integer) if dtype is not None else int  # without a dtype, NumPy's numbers decide
     wanted = dtype or dtypes.DEFAULT_INT
@@ -225,7 +225,7 @@ _IN_64_BITS = {dtypes.float32: dtypes.float64, dtypes.complex64: dtypes.complex1
 
 
 def result_dtype(*xs: Operand, where: str = "promotion") -> dtypes.DType:
-    """The dtype that the result of these operands shows.
+    """Returns the dtype that the result of these operands has for users.
 
     Raises:
         DTypeError: no dtype holds them all.
@@ -241,7 +241,7 @@ def result_dtype(*xs: Operand, where: str = "promotion") -> dtypes.DType:
 
 @lru_cache(maxsize=4096)
 def _promoted(operands: tuple[tuple[dtypes.DType, bool], ...]) -> dtypes.DType:
-    """The dtype that operands of these dtypes, weak or not, promote to.
+    """Returns the dtype that operands of these dtypes, weak or not, promote to.
 
     Raises:
         TypeError: no dtype holds them all.
@@ -259,12 +259,12 @@ def _describe(x: Operand) -> str:
 
 
 def to_dtype(dtype: Any, where: str, shape: Any = ()) -> dtypes.DType:
-    """The dtype that `dtype` names.
+    """Returns the dtype that `dtype` names.
 
     Args:
-        dtype: as users write it.
-        where: the function the user called, for messages.
-        shape: the shape before it among the arguments, for messages.
+        dtype: the dtype as the user wrote it.
+        where: the function that the user called, for messages.
+        shape: the argument for the shape, which stands before the dtype, for messages.
 
     Raises:
         DTypeError: nnc has no such dtype.
@@ -290,7 +290,7 @@ _SHAPED = frozenset({"zeros", "ones", "empty"})  # functions of a shape and a dt
 
 
 def astype(x: Operand, dtype: dtypes.DType, where: str = "astype") -> Array:
-    """`x` converted to `dtype`; numbers become constants.
+    """Converts `x` to `dtype`; numbers become constants.
 
     Raises:
         DTypeError: a Python integer does not fit into an integer dtype.
@@ -350,15 +350,15 @@ def _lies_in(dtype: dtypes.DType, x: Operand) -> bool:
 
 
 def as_operands(xs: Sequence[Any], where: str, names: Sequence[str] = ()) -> list[Operand]:
-    """Operands; listed integers beside one of uint64 take this dtype where it holds them all.
+    """Converts to operands; lists of integers beside an operand of uint64 take this dtype where it holds them all.
 
     Args:
         xs: arrays, numbers or lists of numbers.
         where: the function that errors name.
-        names: of the arguments.
+        names: the names of the arguments.
 
     Raises:
-        DTypeError, ArgumentTypeError: one is nothing nnc makes an array of.
+        DTypeError, ArgumentTypeError: nnc cannot make an array of an operand.
     """
     names = names or ("x",) * len(xs)
     if any(isinstance(x, (list, tuple)) for x in xs) and any(getattr(x, "dtype", None) == dtypes.uint64 for x in xs):
@@ -392,7 +392,7 @@ def _promote(operands: Sequence[Operand], where: str, to: Any) -> list[Value]:
 
 
 def broadcast(*xs: Value, where: str = "broadcast") -> list[Array]:
-    """The operands in their common shape.
+    """Broadcasts the operands to their common shape.
 
     Raises:
         ShapeError: the shapes do not broadcast.
@@ -416,10 +416,10 @@ def broadcast(*xs: Value, where: str = "broadcast") -> list[Array]:
 
 
 def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape that shapes broadcast to; NumPy's own function knows no more than 32 axes.
+    """Returns the shape that shapes broadcast to. NumPy's own function takes at most 32 axes.
 
     Raises:
-        ValueError: there is none.
+        ValueError: the shapes do not broadcast.
     """
     if all(len(shape) <= 32 for shape in shapes):
         return np.broadcast_shapes(*shapes)

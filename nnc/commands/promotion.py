@@ -28,7 +28,7 @@ class PromotionWarning(UserWarning):
 
 
 class PromotionWatch:
-    """The lines that were named within one block; it stands among the modes.
+    """The lines that were named within one block; one of the modes.
 
     Args:
         action: "warn" or "error".
@@ -45,7 +45,7 @@ class PromotionWatch:
         self.traced: set[Hashable] = set()
 
     def note(self, where: str, dtype: dtypes.DType, operands: Mapping[str, Any]) -> None:
-        """Names the user's line, if it was not named before.
+        """Names the user's line, unless it was named before.
 
         Raises:
             DTypeError: the action is "error".

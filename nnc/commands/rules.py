@@ -26,9 +26,10 @@ class Reduction:
 
     Attributes:
         combine: elementwise command of two operands; associative, but for rounding, and commutative.
-        identity: dtype -> number that changes no other when it is combined with it.
-        idempotent: an element combined with itself stays as it is.
-        ordered: cumulative results of floats are made one after the other, since parts by themselves may lose all digits.
+        identity: maps a dtype to the number that changes no other when combined with it.
+        idempotent: whether an element combined with itself stays the same.
+        ordered: whether cumulative results of floats are computed one after the other, because separate parts may lose all
+            digits.
     """
 
     combine: Command
@@ -49,8 +50,8 @@ class Product:
     """A product of two operands.
 
     Attributes:
-        factors: positions of the two; the same one twice for a square.
-        keeps_zero: 0 times an infinity, or a NaN, is 0.
+        factors: the positions of the two factors; twice the same one for a square.
+        keeps_zero: whether 0 times an infinity, or times NaN, is 0.
     """
 
     factors: tuple[int, int] = (0, 1)

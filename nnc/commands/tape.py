@@ -87,10 +87,10 @@ class Tape:
 
 
 def _rows_of(count: int, shape: tuple[int, ...], dtype: Any) -> NDArray:
-    """Memory for rows.
+    """Allocates memory for rows.
 
     Raises:
-        OutOfMemoryError: the system does not give it.
+        OutOfMemoryError: the system has no memory left.
     """
     try:
         check_memory(count * math.prod(shape) * np.dtype(dtype).itemsize)

@@ -23,10 +23,11 @@ def window_shape(
     dilation: Shape,
     operands: Mapping[str, Any] | None = None,
 ) -> Shape:
-    """The number of windows that fit along each axis: floor((n + low + high - dilation · (window - 1) - 1) / stride) + 1.
+    """Returns the number of windows that fit along each axis: floor((n + low + high - dilation · (window - 1) - 1) / stride) +
+    1.
 
     Raises:
-        ArgumentError: a parameter has another number of axes, or a value that makes no sense.
+        ArgumentError: a parameter has another number of axes, or an impossible value.
         ShapeError: a window is bigger than the padded input.
 
     Example:

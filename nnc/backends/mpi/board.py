@@ -63,7 +63,7 @@ class Board:
 
     @staticmethod
     def of(neighbours: Any) -> Board:
-        """The board of the processes of a communicator, all of which call this.
+        """Makes the board of a communicator's processes, which must all call this.
 
         Args:
             neighbours: mpi4py's communicator of processes that share memory.

@@ -190,11 +190,11 @@ class _Call:
         return self.handle(getattr(self._mpi, name))
 
     def native(self, *arguments: str, before: str = "") -> Native | None:
-        """The kernel, which notes on the board that it waits; None where the function has no address that Python can find.
+        """Returns the kernel, which notes on the board that it waits; None where Python cannot find the function's address.
 
         Args:
-            arguments: of MPI's function.
-            before: text that makes values for them.
+            arguments: the arguments of MPI's function.
+            before: text that computes values for them.
         """
         address, board = _address(self._name), known_world().board
         if address is None:

@@ -57,7 +57,7 @@ class World:
 
 
 def world() -> World | None:
-    """The processes; None where this one was started by itself.
+    """Returns the processes; None where this process was started by itself.
 
     Raises:
         BackendError: `mpiexec` started this process, and mpi4py cannot be imported.
@@ -89,13 +89,13 @@ def known_world() -> World:
 
 @cache
 def communicator(size: int, stride: int) -> Any:
-    """The communicator of this process along an axis of a mesh; its ranks are the numbers along the axis.
+    """Returns the communicator of this process along an axis of a mesh; its ranks are the numbers along the axis.
 
-    All processes call this together, since all run the same program.
+    All processes must call this together; they do, since all run the same program.
 
     Args:
-        size: of the axis.
-        stride: how far apart the ranks of neighbours are.
+        size: the number of processes along the axis.
+        stride: the distance between the ranks of neighbours.
     """
     found = known_world()
     place = found.place(size, stride)

@@ -219,7 +219,7 @@ def _create(
     """Returns the library's first choice, or its plain loop, for tensors in these layouts, where the result has those strides.
 
     Raises:
-        BackendError: the library has none.
+        BackendError: the library has no implementation.
     """
     low, high = zip(*problem.padding, strict=True)
     windows = (problem.stride, tuple(d - 1 for d in problem.dilation), low, high)
@@ -433,7 +433,7 @@ class _Correction:
 
 
 def _plan(problem: _Problem, strides: _AllStrides, inside: PrimitiveDesc) -> _Plan:
-    """The primitive `inside` on tensors in these strides, with the reorders around it.
+    """Plans the primitive `inside` on tensors in these strides, with the reorders around it.
 
     Raises:
         BackendError: the library knows no such strides.

@@ -204,7 +204,7 @@ def _find() -> str | None:
 
 
 def loaded() -> Library:
-    """oneDNN.
+    """Returns oneDNN, loaded.
 
     Raises:
         BackendError: it cannot be loaded.
@@ -249,7 +249,7 @@ def _create(function: str, *arguments: Any) -> int | None:
     """Returns the handle that a function of the library writes through its first argument.
 
     Raises:
-        BackendError: the library refuses.
+        BackendError: the library refuses the call.
     """
     handle = c_void_p()
     with fork_waits():  # the library has locks of its own
@@ -286,10 +286,10 @@ class MemoryDesc(Owned):
 
     @classmethod
     def blocked(cls, blocks: Blocks, dtype: DType) -> MemoryDesc:
-        """A tensor in a blocked layout.
+        """Describes a tensor in a blocked layout.
 
         Raises:
-            BackendError: the library does not know it.
+            BackendError: the library does not know the layout.
         """
         if not hasattr(loaded().functions, _BY_NAME):
             raise BackendError("oneDNN has no layouts by name")
@@ -444,7 +444,7 @@ class PrimitiveDesc(Owned):
         """Moves on to the library's plain loop over tensors of the same layouts.
 
         Raises:
-            BackendError: the library has none.
+            BackendError: the library has no plain loop.
         """
         while not self.implementation.startswith("ref"):
             check(loaded().functions.dnnl_primitive_desc_next_impl(self.handle), "next implementation")

@@ -58,10 +58,10 @@ class Primitive:
 
     @property
     def handle(self) -> int:
-        """The library's name for it.
+        """Returns the library's handle of the primitive.
 
         Raises:
-            BackendError: the library refuses.
+            BackendError: the library refuses to make it.
         """
         if self.made is None:
             with _TAKING:

@@ -197,7 +197,7 @@ def load(
 
     Raises:
         UnknownFormError: LLVM must load them.
-        MissingError: nobody gives a symbol that they need or should export.
+        MissingError: a symbol that they need, or should export, is missing.
     """
     try:
         files = [_File.of(image) for image in images]

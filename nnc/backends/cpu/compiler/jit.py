@@ -77,10 +77,10 @@ class Jit:
         return code
 
     def _loaded_runtime(self) -> LoadedObjects:
-        """The functions that all texts may call.
+        """Returns the functions that all texts may call.
 
         Raises:
-            Exception: the compiler does not work, for this reason.
+            Exception: the compiler does not work; the error is the reason.
         """
         if self.failure is not None:
             raise self.failure
@@ -114,7 +114,7 @@ class Jit:
             self.objects.begin(wanted.code, _recipe(wanted))
 
     def load(self, natives: Sequence[Native]) -> list[Loaded]:
-        """Returns the functions of kernels; kernels that are not known yet are compiled together, side by side.
+        """Returns the functions of kernels; kernels that are not known yet are compiled together, in parallel.
 
         Raises:
             InternalError: LLVM refuses a text, or the text needs an unknown symbol.
@@ -150,7 +150,7 @@ class Jit:
         return held
 
     def load_entry(self, text: str, symbols: Mapping[str, int], held: Any) -> Loaded:
-        """The function `@ENTRY` of a program; kernels in its own text, marked `alwaysinline`, are inlined.
+        """Returns the function `@ENTRY` of a program; kernels in its own text, marked `alwaysinline`, are inlined.
 
         Raises:
             InternalError: LLVM refuses the text, or the text needs an unknown symbol.

@@ -46,10 +46,10 @@ class Answer:
         return self.owner == os.getpid()
 
     def result(self) -> bytes:
-        """The object file.
+        """Waits for the object file.
 
         Raises:
-            RuntimeError: LLVM does not take the text.
+            RuntimeError: LLVM refuses the text.
             GoneError: there will be no answer.
         """
         if not self.is_ours:
@@ -60,10 +60,10 @@ class Answer:
 
 
 class LlvmProcess:
-    """A process that runs `command`, and a thread that reads its answers and ends it when there has been nothing to do.
+    """A process that runs `command`, and a thread that reads its answers and ends it when it has had nothing to do for a while.
 
     Raises:
-        GoneError: it cannot be started.
+        GoneError: the process cannot be started.
     """
 
     def __init__(self, command: Sequence[str], idle: float) -> None:
@@ -95,7 +95,7 @@ class LlvmProcess:
         """Asks for the object file of a text.
 
         Raises:
-            GoneError: it takes no requests any more.
+            GoneError: the process takes no more requests.
         """
         content, how = text.encode(), recipe.encode().encode()
         with self._changed:
@@ -116,10 +116,10 @@ class LlvmProcess:
                 self._send(REQUEST.pack(NOTICE, 0, 0))
 
     def _send(self, content: bytes) -> None:
-        """Writes all of it.
+        """Writes all of the content.
 
         Raises:
-            GoneError: the process ended meanwhile, which the listening thread will find out.
+            GoneError: the process ended meanwhile; the listening thread will notice.
         """
         left = memoryview(content)
         with self._writing:
@@ -268,7 +268,7 @@ def find_command(library: str, threads: int, cpu: str | None) -> list[str] | Non
     """Returns the command line that starts the process; None where there is no Python to run it.
 
     Args:
-        library: where llvmlite's library is.
+        library: the path of llvmlite's library.
     """
     python, program = Path(sys.executable or ""), Path(llvm.__file__)
     is_python = python.stem.startswith("python") and not getattr(sys, "frozen", False)

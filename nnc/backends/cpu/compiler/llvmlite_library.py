@@ -24,7 +24,7 @@ def llvmlite_version() -> str:
 
 
 def find_library() -> str:
-    """The path of llvmlite's library.
+    """Finds the path of llvmlite's library.
 
     Raises:
         ImportError, OSError: llvmlite is absent or damaged, or of a version that nnc cannot call.

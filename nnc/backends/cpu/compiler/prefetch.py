@@ -127,7 +127,7 @@ class Preparing:
     """Touches and copies memory in threads of its own until it is told to stop.
 
     Args:
-        find: gives the address of the compiled function `nnc_prepare`, for which it may wait; None where there is none.
+        find: returns the address of the compiled function `nnc_prepare`, for which it may wait; None where there is none.
     """
 
     def __init__(self, find: Callable[[], int | None], memory: Memory) -> None:

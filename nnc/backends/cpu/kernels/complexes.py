@@ -45,12 +45,7 @@ def _integer_power(step: Step, machine: Target) -> Native:
 
 
 def _elements(step: Step, machine: Target, compute: Callable[..., Complex | Term]) -> Native:
-    """The kernel that computes each element of a step.
-
-    Args:
-        step: of a program.
-        compute: from the operands' elements to that of the result.
-    """
+    """Makes the kernel of a step whose elements `compute` gives from the operands' elements."""
     views, printer = (*step.inputs, *step.outputs), Printer(step, machine)
     kinds = [view.spec.dtype for view in views]
     pointers = [*(f"%in{i}" for i in range(len(step.inputs))), "%out0"]

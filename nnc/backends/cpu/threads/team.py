@@ -42,10 +42,10 @@ TEAM_CALLS = ("pthread_getspecific", "pthread_setspecific", "malloc", "free")
 
 @cache
 def thread_key() -> ctypes.c_uint32:
-    """The key under which each thread has its number.
+    """Makes the key under which each thread stores its number.
 
     Raises:
-        BackendError: the system has no more of them.
+        BackendError: the system has no keys left.
     """
     key = ctypes.c_uint32()
     if ctypes.CDLL(None).pthread_key_create(ctypes.byref(key), None):

@@ -148,10 +148,10 @@ def _checked(n: Any) -> int:
 
 
 def find_blas_setters(libraries: Iterable[Path] | None = None) -> list[Callable[[int], object]]:
-    """The functions that tell OpenBLAS how many threads to use: of the one that NumPy brought, or is linked to.
+    """Finds the functions that set the number of OpenBLAS's threads, in the library that NumPy brought or is linked to.
 
     Args:
-        libraries: shared libraries to look into, by default the libraries that lie beside NumPy or are loaded.
+        libraries: the shared libraries to search; by default those that lie beside NumPy or are loaded.
     """
     found: dict[int, Callable[[int], object]] = {}
     for path in _blas_libraries() if libraries is None else libraries:

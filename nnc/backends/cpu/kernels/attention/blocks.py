@@ -80,10 +80,10 @@ class Tiling:
 
 
 class Products:
-    """Multiplies matrices, by functions that all kernels share.
+    """Multiplies matrices by functions that all kernels share.
 
-    Products differ in little but where matrices lie, and LLVM takes longer for one than for most code around them. While a
-    product is computed, memory is asked for rows that are read soon but lie too far from each other for the processor to guess.
+    Products differ mainly in where matrices lie, and LLVM takes longer to compile one product than most code around it. A
+    product also prefetches rows that are read soon but lie too far apart for the processor to predict.
 
     Args:
         row_bytes: how many bytes of each such row are prefetched.
@@ -96,10 +96,10 @@ class Products:
         self, code: Code, a: Matrix, b: Matrix, c: Matrix, rows: Bound, terms: Bound, columns: int,
         *, adds: bool = False, factors: Matrix | None = None, divisor: int = 1, ahead: Sequence[Matrix] = (),
     ) -> None:  # fmt: skip
-        """c = a @ b; or c + a @ b; or c · factors + a @ b, with a factor for each column.
+        """Prints c = a @ b; or c + a @ b; or c · factors + a @ b, with a factor for each column.
 
         Args:
-            divisor: a number of which `rows` is a multiple.
+            divisor: a number that divides `rows`.
             ahead: matrices of which as many rows are prefetched; they may lie outside of memory.
         """
         kinds = (a.dtype, b.dtype, b.column, c.dtype, c.column)

@@ -192,11 +192,11 @@ def finite(code: Code, x: Value) -> Value:
 def near(
     code: Code, tiling: Tiling, source: Matrix, rows: Bound, most: int, columns: int, *, dense: bool = False
 ) -> Matrix:
-    """The same numbers in the dtype of sums, neighbours side by side.
+    """Converts numbers to the dtype of sums, with neighbours side by side.
 
     Args:
-        dense: rows, too. At distances of a power of two they would share few places of the first cache, which shows
-            where many matrices are in use.
+        dense: whether rows lie side by side, too. At distances of a power of two they would share few places of the first
+            cache, which costs time where many matrices are in use.
     """
     unit = source.dtype.itemsize
     if source.dtype == tiling.wide and source.column == unit and not (dense and source.row != columns * unit):

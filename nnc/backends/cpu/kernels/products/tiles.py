@@ -92,9 +92,10 @@ def print_sums(
     """Prints the sums of one tile.
 
     Args:
-        more: the target has the sums of earlier terms. They are added in the end: terms that meet a large sum lose digits.
-        cut: the loop over terms that goes piece by piece.
-        panel: where the terms of the right operand are packed as they are read.
+        more: whether the target holds the sums of earlier terms. They are added last, because terms that are added to a large
+            sum lose digits.
+        cut: the loop over terms that is cut into pieces.
+        panel: the buffer in which the terms of the right operand are packed as they are read.
     """
     x, y, row, column = factors
     lanes, zero = tile.lanes, code.constant(0, tile.wide, tile.lanes)
@@ -226,10 +227,10 @@ def _over(code: Code, terms: Terms, x: str, y: str, carried: Sequence[Carried]) 
 def print_panel(
     code: Code, tile: Tile, source: str, buffer: str, terms: Terms, column: Bound, width: Bound, *, whole: bool
 ) -> None:
-    """Packs a panel: for each term a row of vectors. Lanes past the last column hold any numbers, and are not stored.
+    """Packs a panel: for each term a row of vectors. Lanes past the last column hold arbitrary numbers, which are not stored.
 
     Args:
-        column: bytes from column to column.
+        column: bytes from one column to the next.
         whole: whether the number of terms is a multiple of a vector's lanes.
     """
     unit, lanes = tile.dtype.itemsize, tile.lanes

@@ -57,9 +57,9 @@ class Pieces:
         """Sorts one row. Returns the shared fields.
 
         Args:
-            keys: memory for keys, None: some of `work`.
-            fill: makes keys of a range of positions.
-            place: writes the results of a piece, whose keys may be where results go.
+            keys: memory for the keys; None: a part of `work`.
+            fill: makes the keys of a range of positions.
+            place: writes the results of a piece, whose keys may lie where results go.
         """
         shared, ends = self.shared, code.offset(work, 2 * self._array)
         places = {"from0": keys or code.offset(work, self._array), "to0": work, "ends": ends}

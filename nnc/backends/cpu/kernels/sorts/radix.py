@@ -60,7 +60,7 @@ class Radix:
         """Sorts one row. Returns the shared fields.
 
         Args:
-            fill: makes elements of a range of positions.
+            fill: makes the elements of a range of positions.
             finish: writes their results.
         """
         shared = self.shared
