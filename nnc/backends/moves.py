@@ -150,7 +150,7 @@ class _Plan:
 
 
 def turn(code: Code, vectors: list[Value]) -> list[Value]:
-    """The transpose of a square of registers: in rounds, each of which mixes pairs of vectors (Eklundh, 1972).
+    """Transposes a square of registers in rounds; each round mixes pairs of vectors (Eklundh, 1972).
 
     Processors mix within pieces of 16 bytes, and put such pieces together, in one instruction each. LLVM would look for better ones
     across rounds, which takes it five times as long as all the rest; between floats it is kept from it.

@@ -45,7 +45,7 @@ def caster(source: dtypes.DType, target: dtypes.DType) -> Callable[[Any], NDArra
 
 
 def _convert_strictly(dtype: dtypes.DType, x: Any) -> NDArray:
-    """The conversion for dtypes of which NumPy notices the numbers that do not fit: others need not be looked for."""
+    """Converts to dtypes for which NumPy itself notices numbers that do not fit, so that none need be searched for."""
     try:
         converted: NDArray = strictly(x.astype, dtype)
     except FloatingPointError:

@@ -1,4 +1,6 @@
-"""Keyword arguments that a function does not have: the error names the spelling that nnc uses. And flags that are none."""
+"""Keyword arguments that a function does not have: the error names the spelling that nnc uses. Also checks arguments that must
+be booleans.
+"""
 
 from __future__ import annotations
 

@@ -2,13 +2,14 @@
 
     s[t, j] = scale · q[t] · k[j] + bias[t, j]    w = softmax over allowed j of s    out[t] = sum over j of w[t, j] · v[j]
 
-for each head. The second output holds log(sum over allowed j of exp(s[t, j])) of each row, -inf where nothing is allowed, of which
-the others compute weights anew, some rows at a time (Rabe and Staats, 2021; Dao et al., "FlashAttention", 2022).
+for each head. The second output holds log(sum over allowed j of exp(s[t, j])) of each row, -inf where nothing is allowed. From
+it, the other commands compute the weights again, some rows at a time (Rabe and Staats, 2021; Dao et al., "FlashAttention",
+2022).
 
-q, out: (…, T, heads, features); k, v: (…, S, heads or a divisor of it, features), of which neighbouring heads of q share one. A
-bias and masks have as many axes as the scores (…, heads, T, S), each of their size or 1. `reach`: how far an allowed key may
-stand before its query and behind it, None for any distance. 16-bit floats are computed in float32. A value that is not finite
-spoils the queries that may attend to it, and perhaps others.
+q, out: (…, T, heads, features); k, v: (…, S, heads or a divisor of it, features); neighbouring heads of q share one of these
+heads. A bias and masks have as many axes as the scores (…, heads, T, S), each of their size or 1. `reach`: how far an allowed
+key may stand before its query and behind it, None for any distance. 16-bit floats are computed in float32. A value that is not
+finite spoils the queries that may attend to it, and perhaps others.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ NDArray = np.ndarray[Any, Any]
 Batched = tuple[tuple[Value, ...], tuple[bool, ...]]
 Perm = tuple[tuple[int, int], ...]
 INDEX = TensorSpec((), dtypes.int32)  # of the number of a place
-# Commands of which each element of the result depends on the elements at its place alone: operands may be joined into one.
+# Commands where each element of the result depends only on the elements at its place: operands may be joined into one.
 BY_ELEMENTS = frozenset({"psum", "pmax", "pmin"})
 EQUALISING = BY_ELEMENTS | {"all_gather_same"}  # the result is the same at all places along the axis
 

@@ -1,4 +1,4 @@
-"""Convolution: three bilinear commands, of which each one's transposes are the other two.
+"""Convolution: three bilinear commands; the transposes of each are the other two.
 
 conv:             out[n, o, p] = sum over c, k of x[n, c, stride · p + dilation · k - low] · w[o, c, k]
 conv_input_grad:  the same sum collected in x[n, c, …], from the output's cotangent and w
@@ -148,7 +148,7 @@ def _weight_grad_infer(
 
 
 def _rows(n: int, elements: int) -> Iterator[slice]:
-    """The batch in parts of which each gathers about COLUMN_ELEMENTS; `elements` is the number that one row gathers."""
+    """Cuts the batch into parts that each gather about COLUMN_ELEMENTS; `elements` is the number that one row gathers."""
     step = max(1, COLUMN_ELEMENTS // max(1, elements))
     return (slice(i, i + step) for i in range(0, n, step))
 
@@ -199,7 +199,7 @@ def _conv_by_place(x: Any, w: Any, *, stride: Shape, padding: Padding, dilation:
 def _weight_grad_by_place(
     x: Any, ct: Any, *, kernel: Shape, stride: Shape, padding: Padding, dilation: Shape, groups: int
 ) -> Any:
-    """(O, C / groups, *kernel), of which one place after the other is summed."""
+    """(O, C / groups, *kernel), summed one place after the other."""
     total = np.zeros_like(x, order="C", shape=(groups, ct.shape[1] // groups, x.shape[1] // groups, *kernel))
     with np.errstate(all="ignore"):
         for place, elements, inside in _places(x, kernel, stride, padding, dilation, ct.shape[2:]):

@@ -44,7 +44,7 @@ def _either(condition: Number, x: Number, first: Sequence[float], second: Sequen
 
 # -- logarithm and exponential -----------------------------------------------------------------------------------------
 
-# ln 2 in two parts, of which the first has so few bits that its products with exponents are exact (fdlibm, Cephes)
+# ln 2 in two parts; the first has so few bits that its products with exponents are exact (fdlibm, Cephes)
 _LN2 = {4: (0.693359375, -2.12194440054690583e-4), 8: (6.93147180369123816490e-01, 1.90821492927058770002e-10)}
 _ROOT_HALF = {4: 0x3F3504F3, 8: 0x3FE6A09E667F3BCD}  # bit pattern of √½
 # (log(1 + f) - f + f²/2) / f³; of the logarithm 2^-26.3

@@ -73,7 +73,7 @@ def promotion_watch() -> PromotionWatch | None:
 
 
 def is_widened(dtype: dtypes.DType, strong: list[dtypes.DType]) -> bool:
-    """Whether operands of these dtypes, of which `dtype` is the common one, are floats of several widths, the widest of 64 bits."""
+    """Whether operands of these dtypes, whose common dtype is `dtype`, are floats of several widths, the widest of 64 bits."""
     return dtypes.real_dtype(dtype) == dtypes.float64 and any(
         dtypes.is_inexact(own) and dtypes.real_dtype(own) != dtypes.float64 for own in strong
     )

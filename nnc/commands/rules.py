@@ -254,7 +254,7 @@ def zeros(spec: TensorSpec) -> Value:
 
 
 def add_tangents(a: Value | None, b: Value | None) -> Value | None:
-    """The sum of two tangents of one spec, either of which may be zero."""
+    """Adds two tangents of one spec; either may be zero."""
     if a is None or b is None:
         return b if a is None else a
     return get_command("add_tapes" if a.spec.dtype == TAPE else "add")(a, b)

@@ -229,7 +229,7 @@ def _tape_axis(params: dict[str, Any]) -> dict[str, Any]:
     return {**params, "axis": params["axis"] + 1}
 
 
-# A tape of no batch among tapes of one: it gets the axis, of which its rows have one element that stands for all; and the
+# A tape of no batch among tapes of one: it gets the axis, along which its rows have one element that stands for all; and the
 # sum of the cotangents of all elements.
 spread_tape: Command = register(
     "spread_tape",

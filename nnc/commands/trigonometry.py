@@ -165,7 +165,7 @@ def _slope_of_atan(x: Value) -> Value:
 
 
 def _slope_of_tanh(x: Value) -> Value:
-    """1 / cosh² x = 4 e / (1 + e)², where e = exp(-2 x) or exp(2 x), of which one does not overflow."""
+    """1 / cosh² x = 4 e / (1 + e)², where e = exp(-2 x) or exp(2 x), whichever does not overflow."""
     if not dtypes.is_complex(x.dtype):
         return logistic_density(x * 2) * 4
     e = exp(select(less(real(x), full_like(real(x), 0)), x, -x) * 2)

@@ -40,7 +40,7 @@ _pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _pointer.restype, _pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
 
 
-_CLASSES = 4096  # classes of which the answer is kept: more than a program has
+_CLASSES = 4096  # classes whose answers are kept: more than a program has
 
 
 def _is_foreign(kind: type) -> bool:

@@ -38,7 +38,7 @@ _REDUCES: dict[Command, Command] = {psum: add, pmax: maximum, pmin: minimum}
 
 @dataclass(frozen=True)
 class Shards:
-    """A fixed number of parts of a batch, of which each process runs equally many.
+    """Cuts a batch into a fixed number of parts; each process runs the same number of them.
 
     Args:
         axis_name: the named axis whose places they are.

@@ -52,8 +52,8 @@ class Fact(Enum):
 @dataclass(frozen=True, slots=True)
 class Pass:
     """A registered pass: the attributes it needs and provides, which attributes stay true when it changes nodes, the commands
-    that it `concerns`, without any of which it changes nothing (none are named: it looks at every graph), and the facts that say
-    where it stands among the passes of lowering.
+    that it `concerns` (a graph with none of these stays as it is; if none are named, it looks at every graph), and the facts
+    that say where it stands among the passes of lowering.
 
     Args:
         name: in pipelines.
@@ -61,8 +61,8 @@ class Pass:
         needs: attributes that must be there.
         provides: attributes that it adds.
         preserves: attributes that stay true although it changes nodes.
-        concerns: commands, without any of which it changes nothing, by their names or as those of a column; none are named: it
-            looks at every graph.
+        concerns: the commands that it rewrites, by their names or as those of a column; a graph with none of these stays as it
+            is. If none are named, the pass looks at every graph.
         phase: the phase of lowering at whose end it runs; None: it runs where a pipeline names it.
         requires: facts that must hold before it.
         ensures: facts that hold after it.

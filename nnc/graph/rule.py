@@ -285,8 +285,8 @@ def rewrite_rule(
 ) -> Callable[[Callable[..., tuple[Any, Any]]], Rule]:
     """Makes a rewrite rule of the decorated function.
 
-    Its positional parameters are tensors of any spec, its keyword-only ones static parameters, each of which some command
-    of the left side is given as it is. Commands called in it build the two sides, which it returns.
+    Its positional parameters are tensors of any spec, its keyword-only ones static parameters; the left side must pass each to
+    some command unchanged. Commands called in it build the two sides, which it returns.
 
     Args:
         when: side condition `(*specs, **statics) -> bool`.

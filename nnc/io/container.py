@@ -115,7 +115,7 @@ def read_header(source: Path) -> tuple[Entries, dict[str, str], bytes]:
 
 
 def read(source: Path) -> tuple[dict[str, str], Iterator[tuple[str, NDArray]]]:
-    """The texts of a file, and its tensors by name, each of which is read when it is asked for.
+    """The texts of a file, and its tensors by name; a tensor is read when it is asked for.
 
     Raises:
         FileFormatError: the file is damaged, which the end of the tensors tells, or has a dtype that nnc does not have.

@@ -39,7 +39,7 @@ def ctc(
     An alignment names a class or the blank at each step; equal neighbours merge, then blanks vanish.
 
     Args:
-        logits: (..., T, classes), of which log_softmax is taken; log-probabilities are their own.
+        logits: (..., T, classes); log_softmax is applied to them, which leaves log-probabilities as they are.
         labels: integers (..., L), without blanks.
         logit_lengths: (...), how many steps count; all by default.
         label_lengths: (...), how many labels count; all by default.

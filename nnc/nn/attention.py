@@ -60,8 +60,8 @@ def dot_product_attention(
 
     Args:
         query: (..., T, heads, features).
-        key: (..., S, heads, features); fewer heads, of which the queries' is a multiple, are shared by groups of
-            queries' heads.
+        key: (..., S, heads, features); if there are fewer heads than in query, whose number must be a multiple, groups of query
+            heads share one.
         value: (..., S, heads, features), as many heads as `key`.
         bias: added to the scores; broadcasts to (..., heads, T, S).
         mask: bools that broadcast to (..., heads, T, S); where it is False nothing is attended to.

@@ -22,7 +22,7 @@ __all__ = ["AdaptiveAvgPool", "AvgPool", "Conv", "ConvTranspose", "GlobalAvgPool
 
 
 class _Convolution(Module):
-    """The base of Conv and ConvTranspose: parameters for each spatial axis, of which the layout gives the number."""
+    """The base of Conv and ConvTranspose, with parameters for each spatial axis; the layout says how many there are."""
 
     weight: Array
     bias: Array | None

@@ -44,7 +44,7 @@ class _ParallelLinear(Linear):
 
 
 class ColumnParallelLinear(_ParallelLinear, init=False):
-    """A Linear of which each place along a named axis computes a part of the results.
+    """A Linear split over a named axis by its results (column parallel): each place computes a part of them.
 
     Args:
         in_features: size of the last axis before, whole at all places.
@@ -68,7 +68,7 @@ class ColumnParallelLinear(_ParallelLinear, init=False):
 
 
 class RowParallelLinear(_ParallelLinear, init=False):
-    """A Linear of which each place along a named axis has a part of the operands; the results are added, and whole at all places.
+    """A Linear split over a named axis by its operands (row parallel): the parts' results are added, and whole at all places.
 
     It comes behind a `ColumnParallelLinear`: the two together add once forwards and once backwards.
 
@@ -101,7 +101,7 @@ class RowParallelLinear(_ParallelLinear, init=False):
 
 
 class VocabParallelEmbedding(Embedding):
-    """An Embedding of which each place along a named axis has a part of the rows; results are whole at all places.
+    """An Embedding whose rows are split over a named axis; results are whole at all places.
 
     Args:
         num_embeddings: number of rows of all places together.

@@ -54,7 +54,7 @@ class _Windows:
         return {"window": self.window, "stride": self.stride, "padding": padding, "dilation": self.dilation}
 
     def counts(self, padded: bool) -> Any:
-        """Counts the elements of each window, of x alone or of the padding, too, of which `extra` is no part."""
+        """Counts the elements of each window: those of x, or also those of the padding, without `extra`."""
         result: Any = np.ones(())
         for n, k, s, (low, high), d, more in zip(
             self.spatial, self.window, self.stride, self.padding, self.dilation, self.extra, strict=True
@@ -229,7 +229,7 @@ def lp_pool(
 @spelled
 @keeps_weakness
 def adaptive_avg_pool(x: ArrayLike, output_size: Sizes, *, layout: str = "NCHW") -> Array:
-    """Returns the means of bins of which each spatial axis has `output_size`, of sizes as equal as can be.
+    """Returns the means of bins: `output_size` bins along each spatial axis, of sizes as equal as can be.
 
     Bin i goes from floor(i · n / output_size) up to ceil((i + 1) · n / output_size).
 

@@ -34,14 +34,14 @@ def select(
 ) -> set[str]:
     """The paths that a selection selects: each item adds some, in order, and an item with "!" takes some away.
 
-    A pattern selects the paths that it matches, or of which it matches a part on the way. Where the first item is negative, all
+    A pattern selects the paths that it matches, and those below a path that it matches. Where the first item is negative, all
     paths are selected before it.
 
     Args:
         where: the function the user called, for messages.
         selection: patterns and predicates.
         leaves: path -> leaf.
-        asked: the paths of which predicates are asked; all by default.
+        asked: the paths that predicates are called with; all by default.
 
     Raises:
         ArgumentError: a pattern or a predicate selects nothing.

@@ -62,7 +62,7 @@ class Summary:
     """The calls of all layers, in the order in which they begin; the first row is the model. Its text is a table.
 
     Args:
-        rows: the calls, the first of which is the model's.
+        rows: the calls; the first one is the model's.
         parameter_bytes: bytes of all parameters.
 
     Example:

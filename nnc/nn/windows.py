@@ -275,7 +275,7 @@ def conv_transpose(
 
 
 def _spatial_rank(where: str, x: Array, w: Array, form: str) -> int:
-    """The number of spatial axes, of which the weight has a size each; raises ShapeError where it has none."""
+    """Returns the number of the weight's spatial axes; raises ShapeError where it has none."""
     ndim = spec_of(w).ndim
     if ndim < 3:
         problem = f"the weight has {ndim} axes; two for channels and one or more spatial axes are needed."

@@ -201,7 +201,7 @@ def expm(x: ArrayLike, /, *, max_squarings: int = 16) -> Array:
     """Returns the exponential of a matrix, the sum of xᵏ / k!.
 
     Padé's approximation of x / 2ˢ, squared s times (Higham, 2005). So that the graph does not depend on values, it holds
-    `max_squarings` squarings, of which s are used; where more are needed the result is NaN.
+    `max_squarings` squarings and uses s of them; where more are needed the result is NaN.
 
     Args:
         x: (..., n, n).

@@ -38,7 +38,7 @@ def reshape(x: ArrayLike, shape: ShapeLike, order: str = "C", *, copy: bool | No
 
     Args:
         x: any shape.
-        shape: sizes, of which one may be -1: the rest.
+        shape: the new sizes; one may be -1, which stands for the rest.
         order: "C" reads and fills the last axis first, "F" the first one.
         copy: as arrays are immutable it makes no difference.
 

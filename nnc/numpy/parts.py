@@ -170,7 +170,8 @@ def _weights(bitorder: str, where: str) -> np.ndarray[Any, Any]:
 
 @spelled
 def packbits(x: ArrayLike, /, axis: int | None = None, bitorder: str = "big") -> Array:
-    """Returns bytes (uint8) of which each holds eight elements along `axis`, 1 where they are not 0; None flattens first.
+    """Packs elements into bits, 1 where they are not 0: each byte (uint8) holds eight elements along `axis`; None flattens
+    first.
 
     Args:
         x: bools or integers, any shape.

@@ -88,7 +88,7 @@ def solve_triangular(
     """Returns the solution x of a x = b, where only one triangle of `a` is read.
 
     Args:
-        a: (..., n, n), of which one triangle is read.
+        a: (..., n, n); only one triangle is read.
         b: (n,), or (..., n, k).
         trans: 0 or "N" solves a x = b, 1 or "T" aᵀ x = b, 2 or "C" aᴴ x = b.
         lower: which triangle of `a` is read.
@@ -122,7 +122,7 @@ def cho_solve(c_and_lower: tuple[Any, bool], b: ArrayLike, /) -> Array:
     """Returns the solution x of a x = b from the Cholesky factor of `a`.
 
     Args:
-        c_and_lower: the factor, of which one triangle is read, and whether that is the lower one.
+        c_and_lower: the factor, and whether its lower triangle is read, instead of the upper one.
         b: as in `solve`.
 
     Raises:

@@ -39,7 +39,7 @@ __all__ = [
 
 
 def run_if(pred: Any, on_true: Callable[[], Any], on_false: Callable[[], Any]) -> Any:
-    """The tree of one of two functions, of which only one runs; leaves that are no arrays are alike in both."""
+    """Runs one of two functions, and returns its tree; leaves that are not arrays must be equal in both trees."""
     rest: list[Any] = []
 
     def arrays(function: Callable[[], Any]) -> list[Any]:

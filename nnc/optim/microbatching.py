@@ -271,7 +271,7 @@ def _zeros(specs: Any) -> Any:
 
 
 def _joined(stacked: Array) -> Array:
-    """The rows of all parts, of which part i has the rows i, i + k, i + 2k and so on."""
+    """Interleaves the parts: part i holds rows i, i + k, i + 2k and so on."""
     return nnp.reshape(nnp.moveaxis(stacked, 0, 1), (-1, *stacked.shape[2:]))
 
 

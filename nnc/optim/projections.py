@@ -225,7 +225,7 @@ def projection_l1_ball(tree: A, scale: Scalar = 1) -> A:
 
 @spelled
 def projection_l2_sphere(tree: A, scale: Scalar = 1) -> A:
-    """The nearest tree whose norm is `scale`: scale · x / ‖x‖; nan for zeros, of which all are as near.
+    """Returns the nearest tree whose norm is `scale`: scale · x / ‖x‖; nan for zeros, where all such trees are equally near.
 
     Args:
         tree: a pytree.

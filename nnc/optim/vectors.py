@@ -38,6 +38,6 @@ def with_vectors(params: Any, vectors: dict[str, Any]) -> Any:
 
 
 def whole(part: Any, size: int, axis: NamedAxis) -> Any:
-    """The vector of which each place has a part."""
+    """Gathers the vector from the parts at all places."""
     rows = all_gather_same(part, axis.index, **axis.params)
     return slice_axis(reshape(rows, shape=(spec_of(rows).size,)), 0, 0, size)

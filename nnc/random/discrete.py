@@ -77,9 +77,9 @@ def randint(
 ) -> Array:
     """Integers from `minval` to `maxval - 1`, all as likely.
 
-    Two words of the dtype's width w (at least 32 bits) make a number of 2w bits, of which each of n choices has a part; the chances
-    of two numbers differ by less than n parts in 2^(2w). Up to 2^(w/2) choices the numbers are those of jax.random; beyond, JAX
-    uses w bits alone, so that some numbers are more likely, for n near 2^w twice as likely.
+    Two words of the dtype's width w (at least 32 bits) make a number of 2w bits. Each of n choices gets a range of these
+    numbers; the chances of two choices differ by less than n parts in 2^(2w). Up to 2^(w/2) choices the numbers are those of
+    jax.random; beyond, JAX uses w bits alone, so that some numbers are more likely, for n near 2^w twice as likely.
 
     Args:
         key: a key that is used for nothing else.
@@ -276,7 +276,7 @@ def _place(drawn: Array, source: Array | None, axis: int, shape: Shape) -> Array
 
 
 def _weights(p: Any, count: int, least: int, where: str) -> Array:
-    """The probabilities, at least `least` of which are above 0 where they are known; 16-bit floats in float32."""
+    """Checks probabilities: where they are known, at least `least` must be above 0. Returns 16-bit floats in float32."""
     p = to_value(p, where, "p")
     if p.spec.shape != (count,):
         problem = f"p has shape {p.spec.shape}, there are {count} elements."

@@ -110,7 +110,7 @@ def own_dtype(x: Any, where: str, name: str) -> dtypes.DType:
 
 
 def is_narrow(dtype: dtypes.DType) -> bool:
-    """Whether a dtype is a 16-bit float, of which there are so few that noise in it follows no distribution."""
+    """Whether a dtype is a 16-bit float: these are so few that noise in them follows no distribution."""
     return dtypes.accumulator(dtype) != dtype
 
 

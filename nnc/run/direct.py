@@ -96,7 +96,7 @@ class Direct:
         arguments: Sequence[tuple[TensorSpec, Weakness]],
         results: Results,
     ) -> Direct | None:
-        """Makes the direct form of a program of arrays, of which `arguments` has the spec and whether it is weak; None where it
+        """Makes the direct form of a program of arrays; `arguments` has the spec of each, and whether it is weak. None where it
         needs Python.
         """
         if not program.needs_no_python or len(program.outside.inputs) != len(arguments):

@@ -55,7 +55,7 @@ class Site:
 
 @dataclass(frozen=True, eq=False)
 class Board:
-    """The cells of the processes of this machine, of which number `own` is this one's."""
+    """The cells of this machine's processes; number `own` is this process's."""
 
     cells: Any
     own: int

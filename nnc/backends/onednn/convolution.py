@@ -418,8 +418,8 @@ class _Plan:
 
 @dataclass(frozen=True)
 class _Correction:
-    """The plan that follows where the tensor in a role holds infinities or NaNs. Its tensors lie in scratch memory, of which the
-    system gives no pages until it runs.
+    """The plan that follows where the tensor in a role holds infinities or NaNs. Its tensors lie in scratch memory, for which
+    the system gives no pages until the primitive runs.
     """
 
     plan: _Plan

@@ -1,4 +1,4 @@
-"""Searches for low plans breadth first: many partial plans at once, of which each turn keeps the most promising.
+"""Searches for low plans breadth first: many partial plans at once; each turn keeps the most promising ones.
 
 A partial plan is judged by how high each set of blocks that live together must become at least: its top, or the lowest place
 that an unplaced block of it has, and all that is left on it. High sets count most. Partial plans that place the same blocks below

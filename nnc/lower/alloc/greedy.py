@@ -71,7 +71,7 @@ def order_rank(*keys: Numbers) -> Ints:
 
 
 def order_of(*keys: Numbers) -> Ints:
-    """The blocks by falling keys, the first of which counts most; ties in order of their start."""
+    """Sorts the blocks by falling keys, the first key first; ties in order of their start."""
     return np.lexsort(tuple(-key for key in reversed(keys)))
 
 

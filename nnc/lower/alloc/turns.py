@@ -97,11 +97,11 @@ class LiveSets:
 class Style:
     """The settings by which one run decides.
 
-    `rank`: the order in which blocks that can come next are chosen, of which `children` are tried. `width`: how many partial plans
-    are kept. `keen`: the larger, the more the highest sets count. `bulk`: how much plans are preferred that have placed large
-    blocks. `cap`: how high the plan may become. `tight`: blocks come next at the ends of valleys. Else, which is better where any
-    plan wastes much room, each block that leaves no room below it for another may come next, the lowest first; no valley is given
-    up.
+    `rank`: the order in which blocks that can come next are chosen; the first `children` of them are tried. `width`: how many
+    partial plans are kept. `keen`: the larger, the more the highest sets count. `bulk`: how much plans are preferred that have
+    placed large blocks. `cap`: how high the plan may become. `tight`: blocks come next at the ends of valleys. Else, which is
+    better where any plan wastes much room, each block that leaves no room below it for another may come next, the lowest first;
+    no valley is given up.
     """
 
     rank: Ints

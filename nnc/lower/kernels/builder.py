@@ -369,7 +369,9 @@ class Code(FunctionWriter):
         return self._binary("", "ashr", x, y, "lshr")
 
     def intrinsic(self, name: str, *values: Value) -> Value:
-        """An LLVM intrinsic named after the type of its first operand, of which its result is: `intrinsic("sqrt", x)`."""
+        """Calls an LLVM intrinsic that is named after the type of its first operand and returns that type: `intrinsic("sqrt",
+        x)`.
+        """
         matched = self.match(*values)
         if matched[0].dtype == dtypes.bfloat16:
             wide = [self.convert(value, dtypes.float32) for value in matched]

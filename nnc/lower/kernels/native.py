@@ -25,10 +25,10 @@ KERNEL = "@KERNEL"  # stands for the kernel's own name in its text
 class Native:
     """A kernel for compiled code.
 
-    `text` holds LLVM functions and the declarations that they need. Names of its own begin with `@KERNEL`; the function `@KERNEL`
-    itself takes a pointer for each input, each output, the workspace (where the kernel has one) and the state (likewise), in this
-    order, then an i64 for each of `numbers` (sizes in which steps of one text differ), and returns an i64: 0, or any other number
-    where an input is refused, of which the reference then words the error. Equal texts are compiled once.
+    `text` holds LLVM functions and the declarations that they need. Names of its own begin with `@KERNEL`; the function
+    `@KERNEL` itself takes a pointer for each input, each output, the workspace (where the kernel has one) and the state
+    (likewise), in this order, then an i64 for each of `numbers` (sizes in which steps of one text differ), and returns an i64:
+    0, or any other number where an input is refused; the reference then words the error. Equal texts are compiled once.
 
     `symbols` are addresses of C functions that the text declares. `state` makes data that one arena at a time needs, such as
     descriptions of memory that a library fills in; it is given the address of `scratch` bytes, which others use between calls.

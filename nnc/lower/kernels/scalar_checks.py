@@ -212,7 +212,7 @@ _OPERANDS_FIRST = (
 
 
 class _Checked(Operations):
-    """The operations, each of which first looks at the dtypes that meet."""
+    """The operations; each first checks its operands' dtypes."""
 
     def unary(self, operator: type[ast.unaryop], x: Any) -> Any:
         """See the base."""
@@ -289,7 +289,7 @@ _SIGNS = {
 
 
 def _meeting(x: Any, y: Any) -> DType | None:
-    """The one dtype of two operands of which one may be a number; None where both are."""
+    """Returns the one dtype of two operands; one may be a number. None where both are numbers."""
     found = [each.dtype for each in (x, y) if isinstance(each, Term)]
     if len(set(found)) > 1:
         raise _WrongExpressionError(

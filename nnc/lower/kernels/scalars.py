@@ -192,7 +192,7 @@ def _mul(x: Any, y: Any) -> Any:
 
 
 def _of_bools(x: Any, y: Any) -> tuple[Term, Any] | None:
-    """Two operands of which one is a Term of bools, that one first; else None."""
+    """Returns the two operands with the Term of bools first; None where neither is one."""
     for term, other in ((x, y), (y, x)):
         if isinstance(term, Term) and dtypes.is_bool(term.dtype):
             return term, other

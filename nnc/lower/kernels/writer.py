@@ -152,9 +152,7 @@ class FunctionWriter:
 
     @contextmanager
     def scope(self, early: Lines | None = None) -> Iterator[None]:
-        """Forgets, after the block, the instructions written in it. `early`: the lines in front of a loop, of which it is the
-        body.
-        """
+        """Forgets, after the block, the instructions written in it. `early`: the lines in front of the loop whose body this is."""
         if early is not None:
             self._loops.append((len(self._scopes), early))
         self._scopes.append([])

@@ -161,8 +161,8 @@ class Classes:
     def _same_value(self, source: int, target: int, first: int, end: int) -> bool:
         """Whether the two, one a move of the other, hold the same value from `first` to `end`.
 
-        The target holds the value that the source had at the last move; so it is enough that meanwhile nothing else is written to
-        either, nor to a class of theirs by a step that may read both.
+        The target holds the value that the source had at the last move. Hence it suffices that meanwhile nothing else is
+        written to either, or by a step that may read both to a class of theirs.
         """
         live, both = self.live, (source, target)
         if not all(any(a <= first and end <= b for a, b in live.intervals[tensor]) for tensor in both):

@@ -56,7 +56,7 @@ def step_flops(step: Step) -> int:
 
 @remembered  # kernels that are alike share a graph
 def _graph_flops(graph: Graph) -> int:
-    """Floating-point operations of a sub-graph and those within it, each of which counts once."""
+    """Counts the floating-point operations of a sub-graph and of those within it, each once."""
     plain = [node for node in graph.walk() if not node.graphs]
     return sum(flops_of(node.command, [symbol.spec for symbol in node.inputs], node.params) for node in plain)
 

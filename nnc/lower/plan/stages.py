@@ -249,7 +249,7 @@ class Loop:
 
 @dataclass(frozen=True, slots=True)
 class Branches:
-    """The steps of each branch, of which the one that `index` (int64) names runs."""
+    """The steps of each branch; the branch whose number is in `index` (int64) runs."""
 
     index: View
     branches: tuple[Steps, ...]

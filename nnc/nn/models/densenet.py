@@ -44,7 +44,7 @@ class DenseLayer(Module):
 
 
 class DenseBlock(Module):
-    """Layers of which each takes the block's input and the outputs of all layers before it.
+    """A block of layers; each layer takes the block's input and the outputs of all layers before it.
 
     Args:
         in_features: number of channels of the input.

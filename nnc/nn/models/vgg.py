@@ -37,7 +37,7 @@ class VGG(Module):
         key: for the weights.
         num_classes: how many scores there are.
         in_features: number of channels of the input.
-        image_size: height and width of the images, of which 1/32 reaches the first linear layer.
+        image_size: the height and width of the images; the first linear layer gets 1/32 of each.
         hidden_features: size of the two hidden linear layers.
         batch_norm: whether each convolution is followed by BatchNorm.
         dropout_rate: share of the hidden features that is dropped.

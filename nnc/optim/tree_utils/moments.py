@@ -1,4 +1,4 @@
-"""Moving averages of whole trees, of which transformations of one's own are made, as in optax.tree_utils."""
+"""Moving averages of whole trees, for transformations of your own, as in optax.tree_utils."""
 
 from __future__ import annotations
 

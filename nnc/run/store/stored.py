@@ -50,7 +50,7 @@ _MOST_CONSTANTS = 1 << 20  # bytes of constants that are kept with a program
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """The key of a program, the source lines of its graph, and the commands of which other packages say something."""
+    """The key of a program, the source lines of its graph, and the commands that other packages change."""
 
     key: dict[str, Any]
     sources: tuple[SourceLine, ...]
@@ -217,7 +217,7 @@ def _here(kind: str) -> dict[str, str]:
 
 @lru_cache(maxsize=1)
 def foreign_commands(version: int) -> frozenset[str]:
-    """The commands of which another package says something, in this version of the registry: its files may change unnoticed."""
+    """The commands that another package changes, in this version of the registry: its files may change unnoticed."""
     return frozenset(
         each.name for column in ATTRIBUTES.values() for each, value in column.items() if not _is_own(value)
     )

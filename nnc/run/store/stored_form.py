@@ -155,7 +155,7 @@ def _read_outside(tree: Tree) -> ProgramAbi:
 def _printed_tree(
     printed: Printed, writer: _TableWriter, natives: Mapping[int, Native], texts: _NumberedTexts
 ) -> list[Any]:
-    """The row of an entry, of which steps with a state are told by their positions in the table."""
+    """The row of an entry; steps with a state are given by their positions in the table."""
     text = printed.text
     for native in (*text.called, *text.held):
         texts.row(native)

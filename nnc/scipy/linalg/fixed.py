@@ -156,7 +156,7 @@ def helmert(n: int, full: bool = False) -> Array:
 
     Args:
         n: number of columns, known while tracing.
-        full: return the first row as well, of which all elements are equal.
+        full: return the first row as well, whose elements are all equal.
 
     Returns:
         (n - 1, n), or (n, n) with `full`.

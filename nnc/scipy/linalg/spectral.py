@@ -86,7 +86,7 @@ def eigh(a: ArrayLike, b: ArrayLike | None = None, lower: bool = True, eigvals_o
 
 
 def _hermitian(x: Array, lower: bool) -> Array:
-    """The Hermitian matrix of which one triangle of `x` is known."""
+    """Completes the Hermitian matrix of which `x` has one triangle."""
     half = keep(x, ew.greater if lower else ew.less)
     whole: Array = half + adjoint(half) + keep(x, ew.equal)
     return whole
@@ -107,7 +107,7 @@ def eigh_tridiagonal(
         eigvals_only: return the eigenvalues alone.
         select: "a" returns all of them, "i" the ones from the first to the last number of `select_range`, "v" the ones between its
             values. How many these are must be known, so "v" takes one matrix alone, and none that is being traced.
-        select_range: for "i" numbers from 0 to n - 1, both included; for "v" two values, of which the upper one is included.
+        select_range: for "i" numbers from 0 to n - 1, both included; for "v" two values; the upper one is included.
 
     Raises:
         LinAlgError: an element is NaN or infinite.

@@ -47,7 +47,7 @@ def map_coordinates(
 ) -> Array:  # fmt: skip
     """Returns the elements of an array at coordinates between its indices.
 
-    Modes are SciPy's, of which some differ from jax.scipy's: its "constant" is "grid-constant" here, its "wrap" is "grid-wrap".
+    Modes are SciPy's; some of them differ from jax.scipy's: its "constant" is "grid-constant" here, its "wrap" is "grid-wrap".
 
     Args:
         input: any shape.

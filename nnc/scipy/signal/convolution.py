@@ -158,7 +158,7 @@ def _convolve2d(
 def convolve2d(
     in1: ArrayLike, in2: ArrayLike, mode: str = "full", boundary: str = "fill", fillvalue: ArrayLike = 0
 ) -> Array:
-    """Returns the convolution of two matrices, the first of which is continued beyond its edges.
+    """Returns the convolution of two matrices; the first one is continued beyond its edges.
 
     Args:
         in1: (m, n).
@@ -183,7 +183,7 @@ def convolve2d(
 def correlate2d(
     in1: ArrayLike, in2: ArrayLike, mode: str = "full", boundary: str = "fill", fillvalue: ArrayLike = 0
 ) -> Array:
-    """Returns the correlation of two matrices, the first of which is continued beyond its edges.
+    """Returns the correlation of two matrices; the first one is continued beyond its edges.
 
     Args:
         in1: (m, n).

@@ -132,7 +132,7 @@ def _inside(a: Array, b: Array, x: Array) -> Array:
 
 
 def _both(a: Array, b: Array, x: Array) -> tuple[Array, Array]:
-    """The function and 1 less it, of which the smaller one is computed, mostly."""
+    """Returns the function and 1 less it; mostly the smaller one is computed."""
     inside = _inside(a, b, x)
     c, d, z = keep(inside, a, 1.0), keep(inside, b, 1.0), keep(inside, x, 0.5)
     endless = el.logical_and(c > _ENDLESS, d > _ENDLESS)

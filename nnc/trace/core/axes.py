@@ -5,8 +5,8 @@ their operands do; `psum` and its kind make a result that does not. Where a comm
 `pvary` nodes make all of them vary. So derivatives need no more rules: the transpose of `pvary` adds the cotangents of all places,
 and the transpose of `psum` hands out the one cotangent that all places share.
 
-The axes of staged values stand in the trace that records them (nnc.trace.core.staging); a value of any other trace varies as the
-values do of which it is made.
+The axes of staged values stand in the trace that records them (nnc.trace.core.staging); a value of any other trace varies as
+the values from which it is made.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def align(command: Command, args: Sequence[Any], change: Callable[[Any, Axes], A
 
 
 def aligned(args: Sequence[Any], change: Callable[[Any, Axes], Any] = vary) -> list[Any]:
-    """Values, each of which varies over all axes over which one of them does, if it may be differentiated; made by `change`."""
+    """Makes all values that may be differentiated vary over all axes over which one of them does, by `change`."""
     if not get_context().axes:
         return list(args)
     found = [varying_over(x) for x in args]

@@ -248,7 +248,7 @@ def _split(where: str, name: str, x: Value, axis: int, tiled: bool, axes: Sequen
 
 @spelled
 def psum_scatter(x: T, axis_name: Names, *, scatter_dimension: int = 0, tiled: bool = False) -> T:
-    """The sum over all places along a named axis, of which each place gets a part.
+    """Sums over all places along a named axis; each place gets a part of the sum (reduce-scatter).
 
     Args:
         x: arrays, a pytree.

@@ -335,7 +335,7 @@ def linear_transpose(fun: Fun, *primals: Any) -> Any:
 
     Args:
         fun: a linear function.
-        *primals: arrays or ShapeDtypeStructs, of which only shapes and dtypes are read.
+        *primals: arrays or ShapeDtypeStructs; only their shapes and dtypes are read.
 
     Returns:
         a function from a cotangent like the result to a tuple of cotangents like `primals`.

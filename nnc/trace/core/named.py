@@ -63,7 +63,7 @@ def stage_named(
 
 
 def refuse_parts(graph: Graph, axis: NamedAxis, chunk: int) -> None:
-    """Raises where a graph joins the values of all rows, of which only `chunk` are run at a time."""
+    """Raises where a graph joins the values of all rows, since only `chunk` rows are run at a time."""
     for node in collectives_over(graph, frozenset((axis,))):
         raise user_error(
             ArgumentError,

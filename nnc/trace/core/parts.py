@@ -1,4 +1,4 @@
-"""Values of which each place along a named axis holds a part, in arguments and results: `Sharded` marks vectors, and the property
+"""Values that are split over the places along a named axis, in arguments and results: `Sharded` marks vectors, and the property
 `split_weights` of modules their weights (nnc.nn.parallel).
 """
 

@@ -76,7 +76,7 @@ class Operand:
         return self.origin is not None and other.origin is not None and self.origin.made.equals(other.origin.made)
 
     def line(self) -> tuple[Operand, Callable[[], Any]]:
-        """The root of which this root is an odd function, and a function that returns their quotient at 0."""
+        """Returns the root that this root is an odd function of, and a function that returns their quotient at 0."""
         known = self.origin.line if isinstance(self.origin, Root) else None
         return (self, lambda: full_like(self.primal, 1)) if known is None else known
 
@@ -153,7 +153,9 @@ class Roots:
         return Power(self, exponent) if is_power else None
 
     def line(self) -> tuple[Operand, Callable[[], Any]] | None:
-        """The root of which the result is an odd function, and a function that returns their quotient at 0; None: no other."""
+        """Returns the root that the result is an odd function of, and a function that returns their quotient at 0; None: no
+        other.
+        """
         x, *others = self.operands
         if self.command in _PRODUCTS and isinstance(others[0].origin, Root):
             x, others = others[0], [x]

@@ -65,7 +65,9 @@ class ShapeDtypeStruct:
 
 @dataclass(frozen=True)
 class _Outline(ShapeDtypeStruct):
-    """Stands for a value of which shape, dtype and weakness matter: `dtype` is the one that it shows, `spec` that in memory."""
+    """Stands for a value when only shape, dtype and weakness matter: `dtype` is the dtype that users see, `spec` has the one in
+    memory.
+    """
 
     weak: dtypes.Weakness
 

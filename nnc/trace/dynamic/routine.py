@@ -184,7 +184,7 @@ class Routine:
 
 
 def routine_of(plan: Plan, results: int | None = None) -> Routine:
-    """The routine of one command, of which variables will hold the first `results`, or all."""
+    """Makes the routine of one command; variables will hold its first `results`, or all."""
     known: Routine | None = plan.known.get(Routine)
     if known is None:
         count = len(plan.specs)

@@ -1,4 +1,4 @@
-"""Scans of a traced iteration, of which several run together as a block (`unroll=`)."""
+"""Scans that run several traced iterations together as a block (`unroll=`)."""
 
 from __future__ import annotations
 

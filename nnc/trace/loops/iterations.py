@@ -305,7 +305,7 @@ def fill_zeros(outputs: Sequence[Any], moved: Sequence[Any], flags: Flags) -> li
 
 
 def batched_handles(size: int, handles: Handles, batched: Sequence[bool]) -> Handles:
-    """The handles of tapes of which some have the batch axis now."""
+    """Returns the handles of tapes, some of which have the batch axis now."""
     old = handles or ((),) * len(batched)
     return tape_handles((size, *handle) if on else handle for handle, on in zip(old, batched, strict=True))
 

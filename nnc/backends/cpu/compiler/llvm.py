@@ -293,7 +293,7 @@ class _Tools:
 
 
 class _Waiting:
-    """Requests that wait, of which the longest text is taken first."""
+    """Waiting requests; the longest text is taken first."""
 
     def __init__(self) -> None:
         self._requests: list[tuple[int, int, str, str]] = []

@@ -138,7 +138,7 @@ class Preparing:
         reset_after_fork(self)
 
     def after_fork(self) -> None:
-        """Drops the threads, none of which a forked process has."""
+        """Drops the threads, which a forked process does not have."""
         self._changed = threading.Condition()
         self._waiting.clear()
         self._running = 0

@@ -378,7 +378,7 @@ class _Forward:
             self._window(code, [*o, i], _windows_at(code, self.form.axes[-1:], [i], pointers), 0)
 
     def _neighbours(self, code: Code, o: list[Bound], pointers: Sequence[str], i: Bound, lanes: int) -> None:
-        """Neighbouring windows, all of which lie inside on the last axis."""
+        """Neighbouring windows that all lie inside on the last axis."""
         *outer, last = self.form.axes
         x, *outs = _windows_at(code, [last], [i], pointers)
         first = times(code, _first_place(code, outer, o), last.window)

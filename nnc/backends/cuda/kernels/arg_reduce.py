@@ -1,8 +1,8 @@
 """argmax and argmin for CUDA: the first of the greatest or smallest elements, or the first NaN.
 
-The threads of a row each take every so many vectors of it and keep the best element with its position; they then exchange these in
-pairs. Neighbouring threads take neighbouring vectors of a row, or neighbouring rows, where neighbours in memory belong to different
-rows. Of two elements neither of which beats the other, the one in front wins, so that the grouping does not matter.
+The threads of a row each take every so many vectors of it and keep the best element with its position; they then exchange these
+in pairs. Neighbouring threads take neighbouring vectors of a row, or neighbouring rows, where neighbours in memory belong to
+different rows. If neither of two elements beats the other, the first one wins, so that the grouping does not matter.
 
 Cost: each element is read once. A row is never cut into parts for several blocks, so one row alone is read by 1,024 threads.
 """

@@ -112,7 +112,7 @@ class GpuCode(Code):
     # -- conversions ---------------------------------------------------------------------------------------------------
 
     def _convert_small(self, x: Value, dtype: DType) -> Value:
-        """To and from bfloat16 by the processor's own instructions, of which one rounds two numbers."""
+        """Converts to and from bfloat16 by the processor's own instructions, which round two numbers at once."""
         if x.dtype == dtypes.bfloat16:
             short = self.let(f"bitcast {x.typed} to {vector_type('bfloat', x.lanes)}")
             wide = f"fpext {vector_type('bfloat', x.lanes)} {short} to {vector_type('float', x.lanes)}"

@@ -1,7 +1,7 @@
 """Bitonic networks (Batcher, 1968) that sort the words of a tile, which the threads of a row hold in registers.
 
-Thread t of m holds words t, t + m, t + 2m …. Words m or more apart are compared in registers, those of one warp by shuffles, and
-the others by shared memory, of which two parts take turns, so that each comparison takes one barrier.
+Thread t of m holds words t, t + m, t + 2m …. Words m or more apart are compared in registers, those of one warp by shuffles,
+and the others by shared memory. Two parts of that take turns, so that each comparison takes one barrier.
 """
 
 from __future__ import annotations

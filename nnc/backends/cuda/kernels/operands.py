@@ -98,7 +98,7 @@ class Operands:
         return bool(self.step(operand) == self.nest.operands[operand].dtype.itemsize)
 
     def alignment(self, operand: int, lanes: int = 1) -> int:
-        """The bytes of which every address is a multiple at which a thread begins to read `lanes` elements."""
+        """The greatest number of bytes that divides every address at which a thread begins to read `lanes` elements."""
         nest, view, symbol = self.nest, self.views[operand], self.nest.operands[operand]
         moves: list[int] = [view.offset, *(nbytes for _, nbytes in view.advances)]
         moves += [step for loop, step in enumerate(nest.strides[operand]) if loop != nest.vector]

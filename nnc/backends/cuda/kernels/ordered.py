@@ -79,7 +79,9 @@ class Order:
 
     @property
     def chunk(self) -> int:
-        """Updates that a thread joins one after the other: more where there are many, of which the sums are joined in turn."""
+        """Updates that a thread joins one after the other: more where there are many updates; their sums are then joined in
+        turn.
+        """
         wanted = 1 << math.isqrt(self.count).bit_length() >> 2
         return min(max(wanted, _CHUNK), _LONGEST_CHUNK)
 

@@ -151,7 +151,7 @@ def _replaced(index: Index, axes: slice, by: Sequence[Value]) -> Index:
 
 
 def _max(step: Step, machine: GpuTarget, wanted: Callable[[Value, Value], Sequence[Value]]) -> DeviceKernel:
-    """The greatest element of each window and its place, of which some are wanted."""
+    """Finds the greatest element of each window, its place, or both."""
     x = step.inputs[0]
     windows, record = _Windows.of(step, x.spec, step.outputs[0].spec), record_of(x.spec.dtype, "gt")
     wide = dtypes.accumulator(x.spec.dtype)

@@ -198,7 +198,9 @@ class Prefixes:
     def runs(
         self, source: str, target: str, first: Value, end: Value, carry: Value, stored: Value | None
     ) -> tuple[Value, Value]:
-        """Does as `tiles` with elements, of which each thread takes a run. The total is right where no results are wanted."""
+        """Does the same as `tiles` with elements; each thread takes a run of them. The total is right where no results are
+        wanted.
+        """
         code, layout = self.code, self.layout
         run = -(-self.length // layout.members)
         begin = code.add(first, code.mul(self.member, code.integer(run)))
@@ -213,7 +215,7 @@ class Prefixes:
         return total, self._any_lost()
 
     def _run(self, source: str, target: str, first: Value, end: Value, carry: Value, stored: Value | None) -> Value:
-        """Elements one after the other, several of which are read at once."""
+        """Goes over elements one after the other, and reads several at once."""
         code, together = self.code, self.layout.grids.vectors_at_once
         state = Carried([carry, code.constant(False, dtypes.bool_)])
         place = Carried([first])

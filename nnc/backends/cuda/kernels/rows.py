@@ -123,7 +123,7 @@ class Rows(ThreadValues):
                 self.value(symbol, outer)
 
     def know_results(self, outer: Scope, reduced: Sequence[Node], totals: Sequence[Value]) -> None:
-        """Notes the results of reductions, of which each thread of a row has its share."""
+        """Notes the results of reductions; each thread of a row has its share."""
         for node, total in zip(reduced, self.exchange(reduced, totals), strict=True):
             outer.values[node.outputs[0]] = rounded(self.code, node, total)
 
@@ -212,7 +212,7 @@ class Rows(ThreadValues):
         return sums.values
 
     def _vectors_at_once(self, reduced: Sequence[Node]) -> int:
-        """Vectors that the thread reads at once, each of which has sums of its own in registers."""
+        """The number of vectors that the thread reads at once; each has its own sums in registers."""
         together, width = self.operands.grids.vectors_at_once, self.layout.width
         words = sum(max(accumulator(node.inputs[0].dtype).itemsize // 4, 1) * width for node in reduced)
         while together > 1 and together * words > self.operands.grids.kept_words:
@@ -238,7 +238,7 @@ class Rows(ThreadValues):
     def _several(
         self, outer: Scope, reduced: Sequence[Node], full: Outputs, places: Sequence[Value], sums: Sequence[Carried]
     ) -> None:
-        """Several vectors, all of which are read before anything is computed with them."""
+        """Processes several vectors; all are read before anything is computed with them."""
         blocks = [self.at(outer, place) for place in places]
         for block in blocks:
             self._read_all(block)

@@ -1,4 +1,4 @@
-"""searchsorted for CUDA: a thread finds the place of one value by halvings, none of which branches."""
+"""searchsorted for CUDA: a thread finds the place of one value by bisection without branches."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ class _Join:
         return self.code.convert(self.code.load(place, self.dtype), self.wide)
 
     def combine(self, x: Value, y: Value) -> Value:
-        """Joins two elements, of which the first stands in front."""
+        """Combines two elements, in this order."""
         return COMBINE[self.op](self.code, x, y)
 
     def put(self, run: _Run) -> None:

@@ -1,4 +1,4 @@
-"""Boxes of elements of which each thread takes one, or a vector of neighbours."""
+"""Boxes of elements; each thread takes one element, or a vector of neighbours."""
 
 from __future__ import annotations
 

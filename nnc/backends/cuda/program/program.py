@@ -118,7 +118,7 @@ class CudaModule:
                 if memory.block.owner.depends:
                     break
             else:
-                return  # so it is with most calls, of which Python makes all but the launches
+                return  # most calls end here: Python prepares them, and compiled code launches the kernels
         waiting: dict[int, Completion] = {}
         for memory in inputs:
             for each in _lease(memory).pending():

@@ -73,7 +73,7 @@ class ComplexOperations(Operations):
 
 
 def evaluate_complex(parsed: Parsed, operands: Sequence[Complex | Term]) -> Complex | Term:
-    """Prints an expression for which `can_be_complex` holds, on operands of which some are complex."""
+    """Prints an expression for which `can_be_complex` holds, on operands that include complex ones."""
     found: Complex | Term = evaluate(parsed, dict(zip(OPERANDS, operands, strict=False)), ComplexOperations())
     return found
 

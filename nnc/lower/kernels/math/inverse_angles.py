@@ -77,7 +77,7 @@ def acos(x: Term) -> Term:
 
 
 def _sum(high: Term | float, low: Term | float, x: Term, rest: Term) -> Term:
-    """high + x + low + rest, of which low and rest are small, for |high| >= |x|."""
+    """high + x + low + rest, with small low and rest, for |high| >= |x|."""
     total = x + high
     return total + (low + (rest + (x - (total - high))))
 

@@ -51,7 +51,7 @@ class _Attacher:
         return _Attached(graph, 0, description, self._joins).result(self._inner)
 
     def _iteration(self, graph: Graph, carried: tuple[Symbol, ...], before: int) -> Graph:
-        """Rewrites a sub-graph, some inputs of which are carried and the first nodes of which precede the test."""
+        """Rewrites a sub-graph; some of its inputs are carried, and its first nodes precede the test."""
         key = graph, carried, before
         if key not in self._known:
             attached = _Attached(graph, before, lambda: Description(graph, carried=carried, before=before), self._joins)

@@ -50,7 +50,7 @@ class _Fuser:
         self._known: dict[tuple[Graph, int], Graph] = {}
 
     def graph(self, graph: Graph, before: int = 0) -> Graph:
-        """The fused form of a graph, the first nodes of which stay in front of the others."""
+        """Fuses a graph; its first nodes stay in front of the others."""
         key = graph, before
         if key not in self._known:
             expanded, early = _expanded(graph, before, self.machine)

@@ -25,7 +25,7 @@ def delay_cheap(graph: Graph, options: Options) -> Graph:
     views = find_views(graph)
     donated = {graph.inputs[i] for i in options.donated}
     given = {*graph.inputs, *graph.constants} - donated  # they are there all the time
-    places = list(range(len(graph.nodes)))  # in front of which node of the given order each stands
+    places = list(range(len(graph.nodes)))  # for each node, the node of the given order that it stands in front of
     first: dict[Symbol, int] = dict.fromkeys(graph.outputs, -1)  # where each symbol is read first, as far as is known
     uses: dict[Symbol, list[int]] = {}  # the nodes that read each memory
     for i, node in enumerate(graph.nodes):

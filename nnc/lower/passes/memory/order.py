@@ -55,7 +55,7 @@ class _Orderer:
         return _with_nodes(graph, self._ordered(description)).with_attrs(_description=description)
 
     def round(self, graph: Graph, carried: slice, before: int) -> Graph:
-        """Orders a sub-graph, some inputs of which are carried and the first nodes of which precede the test."""
+        """Orders a sub-graph; some of its inputs are carried, and its first nodes precede the test."""
         key = graph, graph.inputs[carried], before
         if key not in self.known:
             description = Description(graph, carried=key[1], before=before)

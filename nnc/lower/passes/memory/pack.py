@@ -41,9 +41,9 @@ def pack(graph: Graph, options: Options) -> Graph:
 
 
 class _Packer(OncePerGraph):
-    """Packs weights, in inner loops first, so that a symbol that several capture is packed before all of them. `once` are symbols
-    of which one packed form serves many runs of its readers: lasting inputs, and captured symbols of loops. `machine` has
-    the kernels that are asked.
+    """Packs weights, in inner loops first, so that a symbol that several capture is packed before all of them. `once` are the
+    symbols whose packed form serves many runs of its readers: lasting inputs, and captured symbols of loops. `machine` has the
+    kernels that are asked.
     """
 
     def __init__(self, lasting: Iterable[Symbol], machine: Target) -> None:

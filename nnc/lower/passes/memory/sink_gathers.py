@@ -53,7 +53,7 @@ def sink_gathers(graph: Graph, options: Options) -> Graph:
 
 
 class _Picks(OncePerGraph):
-    """Rewrites until nothing changes. `sums` are updates of which at most one of each place is not 0."""
+    """Rewrites until nothing changes. `sums` are updates with at most one number other than 0 for each place."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -246,7 +246,7 @@ class _Picker(Remake):
     # -- reading -------------------------------------------------------------------------------------------------------
 
     def _may_choose(self, symbol: Symbol, place: _Places) -> bool:
-        """Whether elements can be computed by themselves, from few tensors, none of which would have to stay in memory for it."""
+        """Whether elements can be computed one by one from few tensors that need not stay in memory longer for this."""
         leaves: set[Symbol] = set()
         inner: dict[Symbol, None] = {}
         waiting = [symbol]
@@ -402,7 +402,8 @@ class _Picker(Remake):
         return float(value) if value is not None and value.ndim == 0 and not dtypes.is_complex(value.dtype) else None
 
     def _sums(self, x: _Scattered) -> Symbol | None:
-        """Updates of which at most one of each place is not 0; None where finding them is more work than it saves.
+        """Returns updates with at most one number other than 0 for each place; None where finding them is more work than it
+        saves.
 
         The updates of a place are added up in the row of its last one. A table of the places' last updates finds that.
         """
@@ -557,7 +558,7 @@ def _smaller(node: Node, place: _Places) -> _Places | None:
 
 
 def _is_over_rows(node: Node, place: _Places) -> bool:
-    """Whether a node is a softmax, or its logarithm, of rows of which elements are chosen."""
+    """Whether a node is a softmax, or its logarithm, along rows from which elements are chosen."""
     return node.command.name in _SOFTMAX and place.is_last and tuple(node.params["axes"]) == place.axes
 
 

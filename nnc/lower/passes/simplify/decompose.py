@@ -1,4 +1,4 @@
-"""Commands of which a device has no kernel of its own, computed by others."""
+"""Computes commands for which a device has no kernel of its own by other commands."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from nnc.graph.registry import scalar
 from nnc.graph.remake import OncePerGraph, Remake
 from nnc.lower.passes.simplify.algebra import is_lossless
 
-_LEAST = 16  # classes, of which fewer are multiplied with faster than rows are added up one by one
+_LEAST = 16  # with fewer classes, a product is faster than adding up rows one by one
 
 
 def one_hot(graph: Graph, options: Options) -> Graph:
@@ -27,7 +27,8 @@ def one_hot(graph: Graph, options: Options) -> Graph:
     A label that is no class has a row of zeros, as before. The values are the same up to the order of sums and the sign of zero;
     rows that no label names take no part, so that an infinite element of one does not make NaN of all others.
 
-    Ensures: no `dot` has a one-hot operand of which it contracts the classes alone, or all but the classes; none contracts all
+    Ensures: no `dot` has a one-hot operand that it contracts over the classes alone, or over all but the classes; none
+    contracts all
         axes of 32 or 64 bit floats that elementwise commands make.
 
     Example:

@@ -26,7 +26,8 @@ def split_sums(graph: Graph, options: Options) -> Graph:
     of ct and x do not wait for f and g, all sums of a norm's gradient are found in one pass over memory. The values differ by
     rounding, also since the sum of centred values is 0.
 
-    Ensures: no `reduce_sum` over many elements reads a sum of products with broadcast factors of which one depends on another sum.
+    Ensures: no `reduce_sum` over many elements reads a sum of products with broadcast factors, one of them dependent on another
+    sum.
 
     Example:
         y = ct · broadcast(f) + x · broadcast(g); s = reduce_sum(y)  →  s = reduce_sum(ct) · f + reduce_sum(x) · g

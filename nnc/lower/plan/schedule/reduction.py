@@ -1,8 +1,9 @@
 """Finds the waits of a schedule that follow from others: of its signals, of the forks at the beginning, of the joins at the end.
 
-The order of a schedule is a graph of steps, with an edge from each step to the next one of its stream and an edge for each signal.
-An edge is implied where another path leads from its first step to its second: the graph without implied edges is the transitive
-reduction (Aho, Garey, Ullman, 1972), of which an acyclic graph has one. O(steps · streams + signals · signals of one step).
+The order of a schedule is a graph of steps, with an edge from each step to the next one of its stream and an edge for each
+signal. An edge is implied where another path leads from its first step to its second: the graph without implied edges is the
+transitive reduction (Aho, Garey, Ullman, 1972), which is unique for an acyclic graph. O(steps · streams + signals · signals of
+one step).
 """
 
 from __future__ import annotations

@@ -103,7 +103,7 @@ class Machine:
         return mask if active.sum() == len(wave.lanes_of(mask)) else active
 
     def _waits(self, op: Op, group: _Group, active: Mask) -> bool:
-        """Puts a group back of which lanes of a warp are missing, if others may still come."""
+        """Puts a group back that lacks lanes of a warp, if these may still come."""
         assert op.members is not None
         missing = missing_lanes(self._wave, active, op.members(self._wave, active))
         if not missing.any():

@@ -26,7 +26,7 @@ class SimGraph:
         self._lanes: list[SimStream] = [queues.new_stream() for _ in range(lanes)]
 
     def order(self) -> set[tuple[int, int]]:
-        """Returns the pairs of nodes of which the first is done before the second begins."""
+        """Returns the pairs of nodes in which the first is done before the second begins."""
         before: list[set[int]] = []
         for node in self.nodes:
             before.append(set(node.after).union(*(before[i] for i in node.after)))

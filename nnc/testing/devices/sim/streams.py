@@ -307,7 +307,7 @@ class Queues:
             merge(self.host, event.clock)
 
     def run_all(self) -> None:
-        """Runs all work, of which the host knows then."""
+        """Runs all work; the host knows of it then."""
         with self.lock:
             self.check("synchronize")
             while self._run_one():

@@ -88,7 +88,7 @@ class Form:
 
     @property
     def keys_divisor(self) -> int:
-        """A number of which the number of keys of each block is a multiple."""
+        """A number that divides the number of keys of each block."""
         return math.gcd(self.keys, MOST_ROWS)
 
     @property
@@ -163,7 +163,7 @@ class Tokens:
         return rows_of(self.view, self.at)
 
     def ahead(self, block: Block, key: Value, end: Value) -> Matrix:
-        """Returns the rows that are read after the block of keys at a place, of which the last one ends at `end`."""
+        """Returns the rows that are read after the block of keys at a place; the last block ends at `end`."""
         code = block.code
         following = code.add(key, code.integer(block.tiling.keys))
         is_last = code.compare("ge", following, end)
@@ -403,7 +403,7 @@ class Block:
             self._add_turned(extra, pointer, out, at, n)
 
     def _add_turned(self, extra: Extra, pointer: str, out: Matrix, at: Value, n: Value) -> None:
-        """Adds a bias or mask that differs from query to query and from key to key: neighbours are keys, so it is turned."""
+        """Adds a bias or mask that differs from query to query and from key to key: neighbours are keys, so it is transposed."""
         code, wide = self.code, self.tiling.wide
         room = self._squares.room(code, self.tiling.keys, 1)
         source = Matrix(pointer, extra.query, extra.key, extra.dtype)
@@ -421,7 +421,7 @@ class Block:
         return code.add(x, code.convert(extra, x.dtype))
 
     def _limit(self, out: Matrix, at: Value, n: Value) -> None:
-        """Masks scores that are out of reach, in blocks of which not all is within."""
+        """Masks scores that are out of reach, in blocks that are partly within reach."""
         code, (before, after) = self.code, self.form.reach
         far = code.constant(False, dtypes.bool_)
         if after is not None:

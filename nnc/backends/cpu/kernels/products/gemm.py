@@ -206,8 +206,8 @@ def _moved(code: Code, pointers: Sequence[str], axis: Axis, index: Bound) -> lis
 
 
 def _sizes(code: Code, number: Bound, count: int, full: int, last: int, *, any_size: bool) -> Iterator[Bound]:
-    """The sizes of parts, the last of which is smaller: where code takes `any_size`, a size known at run time; else each size,
-    for code of its own.
+    """The sizes of parts; the last part is smaller. Code that takes `any_size` gets a size known at run time; otherwise each
+    size has code of its own.
     """
     if count == 1 or full == last:
         yield last

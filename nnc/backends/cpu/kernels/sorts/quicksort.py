@@ -18,7 +18,7 @@ from nnc.lower.kernels.masks import first_lanes
 _REGISTERS = (4, 8)
 _DEPTH = 64  # pieces that wait: the longer one of two does, so each is at most half as long as the one before
 _FACTOR = 6364136223846793005  # of Knuth's generator of random numbers
-LEAST = 48  # keys of which a pivot is chosen
+LEAST = 48  # keys from which a pivot is chosen
 
 
 def has_quicksort(layout: Layout) -> bool:
