@@ -443,7 +443,7 @@ class Array(_Unfinished):
 
     Args:
         data: elements, which are shared and must not be written any more.
-        weak: takes the dtype of the array it meets, as a Python scalar does.
+        weak: whether it takes the dtype of the array that it meets, as a Python scalar does.
 
     Example:
         >>> x = nnc.asarray([1.0, 2.0])
@@ -520,7 +520,7 @@ class Array(_Unfinished):
         """Lies in this memory from now on, which holds the elements and is nobody else's; not if it has given its memory up.
 
         Args:
-            memory: holds the elements.
+            memory: the memory that holds the elements.
         """
         if not self.is_deleted():
             _set(self, "memory", memory)
@@ -668,7 +668,7 @@ def donated_error(spec: TensorSpec) -> ArgumentTypeError:
     """The error of any use of an array whose memory was given up.
 
     Args:
-        spec: of the array.
+        spec: the array's spec.
     """
     problem = "its memory was given to a compiled function and reused."
     fix = "use the function's result instead, or drop donate_argnums."

@@ -68,7 +68,7 @@ def draw(values: np.ndarray[Any, Any]) -> str | None:
     first matrix. Returns None for arrays with few elements, and for other dtypes than real numbers.
 
     Args:
-        values: of any shape.
+        values: an array of any shape.
     """
     if values.size < 4 or values.ndim == 0 or values.dtype.kind in "cOSU":
         return None

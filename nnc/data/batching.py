@@ -53,7 +53,7 @@ def batches(
         arrays: a pytree of arrays of one length. NumPy arrays and arrays of other libraries give NumPy arrays (memory-mapped ones
             are read batch by batch), nnc arrays nnc arrays of the same device.
         batch: rows in a batch; with `share`, of all processes together.
-        key: of the orders; None: in order.
+        key: the key of the orders; None: in order.
         prefetch: how many batches a thread makes in advance; 0: no thread.
         epochs: passes over the rows, all by the one iterator; None: without end.
         drop_last: leave out the rest of each epoch that does not fill a batch.
@@ -122,7 +122,7 @@ class Batches(Generic[B]):
     Args:
         arrays: a pytree of arrays of one length.
         batch: rows in a batch.
-        key: of the orders; None: in order.
+        key: the key of the orders; None: in order.
         prefetch: how many batches a thread makes in advance; 0: no thread.
         length: number of rows.
         per_epoch: number of batches in an epoch.

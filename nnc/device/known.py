@@ -88,7 +88,7 @@ def interpreter_of(device: Device) -> Any:
     """The interpreter that runs commands on a device; None for the CPU.
 
     Args:
-        device: of this machine.
+        device: a device of this machine.
 
     Example:
         >>> interpreter_of(find_device("cpu", "f")) is None

@@ -33,7 +33,7 @@ class Block(NamedTuple):
     """Contiguous memory of one device.
 
     Attributes:
-        address: of the first byte, as the device's own code sees it.
+        address: the address of the first byte, as the device's own code sees it.
         nbytes: how many bytes.
         owner: keeps the memory as long as it lives.
 
@@ -53,9 +53,9 @@ class Elements(NamedTuple):
     """Elements of an array in a block, one after the other from its beginning.
 
     Attributes:
-        block: of a device.
-        shape: of the array.
-        dtype: of the array.
+        block: a block of a device.
+        shape: the array's shape.
+        dtype: the array's dtype.
 
     Example:
         >>> from nnc.device import find_device
@@ -105,7 +105,7 @@ class Stream(Protocol):
         """Lets the work that follows begin only when the event is reached; the calling thread goes on.
 
         Args:
-            event: of this stream or another one.
+            event: an event of this stream or another one.
         """
         ...
 
@@ -140,7 +140,7 @@ class Pool(Protocol):
         """Gives a block back.
 
         Args:
-            block: of this pool.
+            block: a block of this pool.
             stream: work that is in it now may still use the block; later work may get it anew.
         """
         ...
@@ -164,7 +164,7 @@ class Transfer(Protocol):
 
         Args:
             source: contiguous.
-            block: of the device.
+            block: a block of the device.
             stream: where the copy takes its turn.
             first: the byte of the block where the elements begin.
         """
@@ -174,7 +174,7 @@ class Transfer(Protocol):
         """Copies the beginning of a block over a host array.
 
         Args:
-            block: of the device.
+            block: a block of the device.
             target: contiguous.
             stream: where the copy takes its turn.
         """
@@ -242,7 +242,7 @@ class Driver(Protocol):
         """Returns the handle of a stream.
 
         Args:
-            stream: of the device.
+            stream: a stream of the device.
         """
         ...
 
@@ -318,7 +318,7 @@ class Accelerator(Device, Protocol):
         """Waits until the work on a block is done.
 
         Args:
-            block: of the pool.
+            block: a block of the pool.
 
         Raises:
             Exception: the work that should have written the block failed.
@@ -329,7 +329,7 @@ class Accelerator(Device, Protocol):
         """Returns blocks for work in the device's own stream. The caller has made the device the present one.
 
         Args:
-            sizes: of each, and its content, for messages.
+            sizes: the bytes of each block, and a description of its content for messages.
 
         Raises:
             OutOfMemoryError: the device has none left.
@@ -342,7 +342,7 @@ class Accelerator(Device, Protocol):
 
         Args:
             source: contiguous.
-            block: of the pool.
+            block: a block of the pool.
         """
         ...
 
@@ -351,7 +351,7 @@ class Accelerator(Device, Protocol):
         collector in the middle of other work.
 
         Args:
-            block: of the pool.
+            block: a block of the pool.
         """
         ...
 
@@ -362,7 +362,7 @@ class Accelerator(Device, Protocol):
         """Queues a function of arrays in the device's own stream.
 
         Args:
-            name: of the work, for messages.
+            name: the work's name in messages.
             function: computes the results.
             operands: elements that it reads.
             results: elements that it computes.
@@ -390,9 +390,9 @@ class SharingDevice(Accelerator, Protocol):
         """DLPack's capsule of an array, for work of another library behind all that is queued.
 
         Args:
-            memory: of the array; its elements lie one after the other.
-            shape: of the array.
-            dtype: of the array.
+            memory: the memory of the array, which must be contiguous.
+            shape: the array's shape.
+            dtype: the array's dtype.
             stream: where the other library works, as `__dlpack__` is told.
             options: further ones of `__dlpack__`.
 
@@ -405,9 +405,9 @@ class SharingDevice(Accelerator, Protocol):
         """The array by the CUDA array interface, version 3.
 
         Args:
-            memory: of the array; its elements lie one after the other.
-            shape: of the array.
-            dtype: of the array, one of NumPy's own.
+            memory: the memory of the array, which must be contiguous.
+            shape: the array's shape.
+            dtype: the array's dtype, one of NumPy's own.
 
         Raises:
             Exception: the work that should have written the memory failed.

@@ -42,7 +42,7 @@ class Shards:
 
     Args:
         axis_name: the named axis whose places they are.
-        size: of all processes together.
+        size: the number of shards of all processes together.
         processes: how many share them.
     """
 
@@ -98,7 +98,7 @@ def run_shards(
 
     Args:
         place: the function of one shard, on flat sequences of values.
-        shards: which there are.
+        shards: the shards.
         leaves: whole arguments.
         paths: their names in messages.
         in_specs: their specs.

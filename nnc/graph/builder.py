@@ -63,7 +63,7 @@ class InlineGraph:
 
         Args:
             inputs: symbols that the nodes read.
-            nodes: in topological order.
+            nodes: the nodes, in topological order.
             outputs: symbols that the nodes write.
             replaced: the command that is replaced in other graphs.
         """
@@ -83,7 +83,7 @@ class GraphBuilder:
     Within `with builder:`, calling a command with symbols appends a node; `builder.add` does the same anywhere.
 
     Args:
-        name: of the graph.
+        name: the name of the graph.
 
     Example:
         >>> b = GraphBuilder()
@@ -122,7 +122,7 @@ class GraphBuilder:
         Args:
             shape: size of each axis, or a spec.
             dtype: element type, where shape is no spec.
-            name: in the readable form.
+            name: the name in the readable form.
         """
         spec = shape if isinstance(shape, TensorSpec) else TensorSpec(tuple(shape), dtype)
         symbol = new_symbol(spec, name)
@@ -164,7 +164,7 @@ class GraphBuilder:
         Args:
             value: anything NumPy makes an array of.
             dtype: element type; by default the one of the value.
-            name: in the readable form.
+            name: the name in the readable form.
         """
         array = np.asarray(value, dtype=dtype)
         if array is value and array.flags.writeable:
@@ -180,7 +180,7 @@ class GraphBuilder:
         Args:
             shape: size of each axis, or a spec.
             dtype: element type, where shape is no spec.
-            name: in the readable form.
+            name: the name in the readable form.
         """
         spec = shape if isinstance(shape, TensorSpec) else TensorSpec(tuple(shape), dtype)
         symbol = Symbol(spec, name)
@@ -196,7 +196,7 @@ class GraphBuilder:
             base: a symbol of this graph.
             start: first index along each axis.
             shape: size along each axis.
-            name: in the readable form.
+            name: the name in the readable form.
 
         Raises:
             ShapeError: the box does not lie within `base`.
@@ -414,7 +414,7 @@ def infer_specs(
 
     Args:
         command: an operation.
-        specs: of the operands.
+        specs: the specs of the operands.
         params: static parameters by name.
         graphs: sub-graphs of the command.
 
@@ -491,7 +491,7 @@ def check_same_dtype(where: str, specs: Sequence[TensorSpec]) -> None:
 
     Args:
         where: the caller, for messages.
-        specs: of the operands.
+        specs: the specs of the operands.
 
     Example:
         >>> check_same_dtype("f", [TensorSpec((2,), "float32"), TensorSpec((3,), "float32")])

@@ -82,7 +82,7 @@ def set_eager(interpreter: Interpreter) -> None:
     """Installs the interpreter at the bottom, which runs commands on concrete arrays.
 
     Args:
-        interpreter: runs commands on arrays.
+        interpreter: the interpreter, which runs commands on arrays.
 
     Example:
         >>> set_eager(find_interpreter([]))  # the one that there is

@@ -39,7 +39,7 @@ class Symbol(_UnfinishedSymbol):
 
     Args:
         spec: shape, dtype and layout.
-        name: in the readable form.
+        name: the name in the readable form.
 
     Example:
         >>> graph = make_graph(nnp.sin)(nnp.ones(()))
@@ -157,10 +157,10 @@ class Graph:
     Args:
         inputs: symbols without a writer.
         outputs: symbols whose values are asked for.
-        nodes: in topological order.
+        nodes: the nodes, in topological order.
         constants: symbol -> value.
         attrs: attributes that passes computed, by name.
-        name: in the readable form.
+        name: the name in the readable form.
 
     Example:
         >>> graph = make_graph(lambda x: x * x)(nnp.ones(2))
@@ -240,7 +240,7 @@ class Graph:
         """The graph of some of the nodes: it takes the values that they read, and yields those that are read outside.
 
         Args:
-            nodes: of this graph, in its order.
+            nodes: nodes of this graph, in its order.
         """
         made = {symbol: None for node in nodes for symbol in node.outputs}
         reads = {symbol: None for node in nodes for symbol in node.inputs if symbol not in made}

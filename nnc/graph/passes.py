@@ -56,7 +56,7 @@ class Pass:
     that say where it stands among the passes of lowering.
 
     Args:
-        name: in pipelines.
+        name: the pass's name in pipelines.
         function: (graph, options) -> graph.
         needs: attributes that must be there.
         provides: attributes that it adds.
@@ -93,7 +93,7 @@ class PassRecord:
     """One line of `graph.attrs["passes"]`: the effect of a pass. Node counts include nodes of sub-graphs.
 
     Args:
-        name: of the pass.
+        name: the name of the pass.
         seconds: how long it took.
         nodes_before: number of nodes that it was given.
         nodes_after: number of nodes that it returned.
@@ -131,7 +131,7 @@ def register_pass(
     """Registers the decorated function as the pass `name`; the function itself is unchanged.
 
     Args:
-        name: in pipelines.
+        name: the pass's name in pipelines.
         needs: attributes that must be there.
         provides: attributes that the pass adds.
         preserves: attributes of the graph that stay true although the pass changes nodes.
@@ -179,7 +179,7 @@ def find_pass(name: str) -> Pass:
     """The pass of that name.
 
     Args:
-        name: in pipelines.
+        name: the pass's name in pipelines.
 
     Raises:
         RegistryError: there is none.
@@ -206,7 +206,7 @@ def run_passes(graph: Graph, names: Sequence[str], options: Any = None, *, verif
     """Runs passes in order and logs each in the attribute "passes".
 
     Args:
-        graph: to be passed through.
+        graph: the graph to rewrite.
         names: the pipeline.
         options: handed to every pass.
         verify: check the graph before the first pass and after each.

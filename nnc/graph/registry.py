@@ -81,7 +81,7 @@ class Attribute(dict[Command, T]):
 
         Args:
             target: the command or its name.
-            value: of the cell.
+            value: the value of the cell.
             priority: values of a higher priority replace values of a lower one.
 
         Raises:
@@ -202,7 +202,7 @@ def command(name: Command | str) -> Command:
     """The command of that name.
 
     Args:
-        name: of the command, or the command itself.
+        name: the command's name, or the command itself.
 
     Raises:
         RegistryError: there is none.
@@ -228,7 +228,7 @@ def attribute(name: str) -> Attribute[Any]:
     """The column of that name.
 
     Args:
-        name: of the column.
+        name: the name of the column.
 
     Raises:
         RegistryError: there is none.
@@ -442,7 +442,7 @@ def find_kernel(
 
     Args:
         target: the command.
-        specs: of the inputs.
+        specs: the specs of the inputs.
         params: static parameters by name.
         machine: the figures of the machine that it is to run on; None: this one's CPU.
 

@@ -34,7 +34,7 @@ def apply_rules(graph: Graph, rules: Sequence[Rule], *, exact: bool = False, max
 
     Args:
         graph: any graph.
-        rules: in the order in which they are tried.
+        rules: the rules, in the order in which they are tried.
         exact: use only the rules that are exact.
         max_rewrites: more than these mean that the rules run in a circle.
 

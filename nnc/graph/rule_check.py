@@ -27,9 +27,9 @@ def check_rule(rule: Rule, samples: Sequence[Sample] | None = None, *, seed: int
     finite numbers up to rounding.
 
     Args:
-        rule: to be checked.
+        rule: the rule to check.
         samples: specs to check, by default the rule's.
-        seed: of the random inputs.
+        seed: the seed of the random inputs.
 
     Raises:
         RuleError: the rule is false, or does not apply to a sample.

@@ -189,7 +189,7 @@ def gelu(x: ArrayLike, approximate: bool = True) -> Array:
 
     Args:
         x: any shape.
-        approximate: by tanh, with an error below 1e-3; else by erfc.
+        approximate: whether to compute it by tanh, with an error below 1e-3, instead of by erfc.
 
     Raises:
         ArgumentTypeError: approximate is no bool.

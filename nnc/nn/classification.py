@@ -148,7 +148,7 @@ def sigmoid_cross_entropy(
 
     Args:
         logits: any shape.
-        labels: the same shape, 0 to 1, or one number for all.
+        labels: an array of the same shape, with values from 0 to 1, or one number for all.
         weights: factors of all terms; broadcast to the logits.
         positive_weights: factors of the term of the label itself; broadcast to the logits.
         reduction: "mean", "sum" or "none".

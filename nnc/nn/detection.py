@@ -150,7 +150,7 @@ def roi_align(
     Args:
         x: (N, C, H, W), or as `layout` says.
         boxes: (K, 5), each the index of an image and x1, y1, x2, y2.
-        output_size: of the grid, a number or (height, width).
+        output_size: the size of the grid, a number or (height, width).
         spatial_scale: factor from the boxes' coordinates to coordinates in x.
         sampling_ratio: samples of each bin along each axis; None takes a sample for each element that a bin covers,
             which needs the boxes' values.

@@ -187,7 +187,7 @@ def make_fenchel_young_loss(max_fun: Callable[..., Any]) -> Callable[..., Array]
     2020). Its gradient is the gradient of max_fun minus the targets.
 
     Args:
-        max_fun: from the scores (classes,) of one example to a number, such as `nnp.logsumexp`, convex.
+        max_fun: a convex function from the scores (classes,) of one example to a number, such as `nnp.logsumexp`.
 
     Returns:
         A function of scores (..., classes) and targets of the same shape, with one value for each example; more arguments are

@@ -36,7 +36,7 @@ def field(*, static: bool = False, state: bool = False, **kwargs: Any) -> Any:
     Args:
         static: part of the structure: hashable, never differentiated or traced.
         state: changes from call to call, such as running statistics.
-        **kwargs: of `dataclasses.field`.
+        **kwargs: the arguments of `dataclasses.field`.
 
     Example:
         >>> class Scale(nnc.nn.Module):
@@ -224,7 +224,7 @@ def inference_mode(model: A, value: bool = True) -> A:
 
     Args:
         model: a module, or a pytree of modules.
-        value: of the field `inference`.
+        value: the value of the field `inference`.
 
     Example:
         >>> inference_mode(nnc.nn.Dropout(0.5))(nnp.ones(2))

@@ -45,7 +45,7 @@ class MultiHeadAttention(Module):
     Args:
         features: size of the last axis of queries and output.
         num_heads: divides features.
-        key: for the weights.
+        key: the key for the weights.
         kv_heads: how many heads keys and values have, which groups of the queries' heads share (Ainslie et al., 2023);
             num_heads by default.
         key_features: size of the last axis of keys; `features` by default.
@@ -132,7 +132,7 @@ class MultiHeadAttention(Module):
             is_causal: s > t is masked.
             cache: keys and values of earlier calls. The new ones go behind them, and all are attended to but the ones later
                 than the query.
-            key: for dropout of the weights.
+            key: the key for dropout of the weights.
 
         Returns:
             (..., T, features); with a cache (that, the new cache).

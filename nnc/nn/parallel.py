@@ -50,7 +50,7 @@ class ColumnParallelLinear(_ParallelLinear, init=False):
         in_features: size of the last axis before, whole at all places.
         out_features: size of the last axis after, of all places together.
         axis_name: the axis.
-        key: for the weights, uniform in ±1 / sqrt(in_features).
+        key: the key for the weights, uniform in ±1 / sqrt(in_features).
         use_bias: whether there is a bias.
         dtype: dtype of the weights.
 
@@ -76,7 +76,7 @@ class RowParallelLinear(_ParallelLinear, init=False):
         in_features: size of the last axis before, of all places together.
         out_features: size of the last axis after.
         axis_name: the axis.
-        key: for the weights, uniform in ±1 / sqrt(in_features).
+        key: the key for the weights, uniform in ±1 / sqrt(in_features).
         use_bias: whether there is a bias.
         dtype: dtype of the weights.
 
@@ -107,7 +107,7 @@ class VocabParallelEmbedding(Embedding):
         num_embeddings: number of rows of all places together.
         features: size of a row.
         axis_name: the axis.
-        key: for the table, drawn from the normal distribution.
+        key: the key for the table, drawn from the normal distribution.
         dtype: dtype of the table.
 
     Example:

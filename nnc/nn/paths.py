@@ -349,7 +349,7 @@ def tie(model: object, pairs: Mapping[str, str]) -> Tied:
 
     Args:
         model: a module, or any pytree.
-        pairs: from the path of a place to the path of the array that it shares.
+        pairs: maps the path of a place to the path of the array that it shares.
 
     Returns:
         a module that is called like the model; `.whole()` is the model with all its places filled.

@@ -157,7 +157,7 @@ def avg_pool(
     Args:
         x: (N, C, *spatial), or as `layout` says; N is any number of batch axes.
         window: a size for each spatial axis, or one for all.
-        stride: of the windows; their size by default.
+        stride: the stride of the windows; their size by default.
         padding: a number, one for each spatial axis, a pair (before, after) for each, "SAME" or "VALID".
         dilation: distance of the elements of a window.
         ceil_mode: whether a last window may reach beyond the padding.
@@ -198,7 +198,7 @@ def lp_pool(
         x: (N, C, *spatial), or as `layout` says; N is any number of batch axes.
         window: a size for each spatial axis, or one for all.
         degree: 1 or more. The others as in `max_pool`.
-        stride: of the windows; their size by default.
+        stride: the stride of the windows; their size by default.
         padding: a number, one for each spatial axis, a pair (before, after) for each, "SAME" or "VALID".
         ceil_mode: whether a last window may reach beyond the padding.
         layout: letters of the axes: N first, C the channels, one for each spatial axis.

@@ -142,8 +142,8 @@ class RNNCell(_Cell[Array]):
     Args:
         in_features: size of the last axis of the input.
         hidden_features: size of the last axis of the state.
-        key: for the weights, uniform in ±1 / sqrt(hidden_features).
-        activation: of the new state.
+        key: the key for the weights, uniform in ±1 / sqrt(hidden_features).
+        activation: the activation of the new state.
         use_bias: whether there are biases.
         dtype: dtype of the weights.
 
@@ -184,7 +184,7 @@ class LSTMCell(_Cell[LSTMState], init=False):
     Args:
         in_features: size of the last axis of the input.
         hidden_features: size of the last axis of the state.
-        key: for the weights, uniform in ±1 / sqrt(hidden_features).
+        key: the key for the weights, uniform in ±1 / sqrt(hidden_features).
         use_bias: whether there are biases.
         dtype: dtype of the weights.
 
@@ -226,7 +226,7 @@ class GRUCell(_Cell[Array], init=False):
     Args:
         in_features: size of the last axis of the input.
         hidden_features: size of the last axis of the state.
-        key: for the weights, uniform in ±1 / sqrt(hidden_features).
+        key: the key for the weights, uniform in ±1 / sqrt(hidden_features).
         use_bias: whether there are biases.
         dtype: dtype of the weights.
 
@@ -311,7 +311,7 @@ class _Recurrent(Module, Generic[State]):
             initial: a state for each layer and direction, as the call returns them; zeros by default.
             lengths: (...,), how many steps each sequence has.
             mask: (..., T), False where a step is left out: the state stays, the output is 0.
-            key: for dropout between the layers.
+            key: the key for dropout between the layers.
 
         Returns:
             the outputs, (..., T, hidden_features), twice as many with both directions; and the states after the last
@@ -398,12 +398,12 @@ class RNN(_Recurrent[Array]):
     Args:
         in_features: size of the last axis before.
         hidden_features: size of the last axis after, for each direction.
-        key: for the weights, uniform in ±1 / sqrt(hidden_features).
+        key: the key for the weights, uniform in ±1 / sqrt(hidden_features).
         num_layers: each on top of the one before.
         bidirectional: a second cell in each layer runs from the end.
         activation: tanh by default.
         use_bias: whether there is a bias.
-        dropout_rate: between layers, where training.
+        dropout_rate: the dropout rate between layers, when training.
         inference: whether nothing is dropped.
         dtype: dtype of the weights.
 
@@ -440,11 +440,11 @@ class GRU(_Recurrent[Array], init=False):
     Args:
         in_features: size of the last axis before.
         hidden_features: size of the last axis after, for each direction.
-        key: for the weights, uniform in ±1 / sqrt(hidden_features).
+        key: the key for the weights, uniform in ±1 / sqrt(hidden_features).
         num_layers: each takes the outputs of the one before.
         bidirectional: a second cell runs backwards, and the outputs of both are joined along the last axis.
         use_bias: whether there are biases.
-        dropout_rate: between layers, where training.
+        dropout_rate: the dropout rate between layers, when training.
         inference: whether nothing is dropped.
         dtype: dtype of the weights.
 
@@ -463,11 +463,11 @@ class LSTM(_Recurrent[LSTMState], init=False):
     Args:
         in_features: size of the last axis before.
         hidden_features: size of the last axis after, for each direction.
-        key: for the weights, uniform in ±1 / sqrt(hidden_features).
+        key: the key for the weights, uniform in ±1 / sqrt(hidden_features).
         num_layers: each takes the outputs of the one before.
         bidirectional: a second cell runs backwards, and the outputs of both are joined along the last axis.
         use_bias: whether there are biases.
-        dropout_rate: between layers, where training.
+        dropout_rate: the dropout rate between layers, when training.
         inference: whether nothing is dropped.
         dtype: dtype of the weights.
 

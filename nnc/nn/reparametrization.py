@@ -33,9 +33,9 @@ class SpectralNorm(Module):
 
     Args:
         layer: a module with a weight.
-        key: for the vectors at first.
+        key: the key for the initial vectors.
         name: path of the weight in the layer.
-        steps: of the power iteration in a call.
+        steps: the number of steps of the power iteration in a call.
         axis: axis of outputs in the weight; by default 0, and 1 of ConvTranspose.
         eps: least norm that vectors are divided by.
         inference: whether the vectors stay as they are.

@@ -171,7 +171,7 @@ def conv(
     Args:
         x: (N, C, *spatial), or as `layout` says; N is any number of batch axes.
         w: (O, C / groups, *kernel) in every layout.
-        stride: of the windows; a number, or one for each spatial axis.
+        stride: the stride of the windows; a number, or one for each spatial axis.
         padding: a number, one for each spatial axis, a pair (before, after) for each, "SAME" or "VALID".
         dilation: distance of the elements of a window; a number, or one for each spatial axis.
         groups: share g of O sees share g of C only.

@@ -102,7 +102,7 @@ def vdot(a: ArrayLike, b: ArrayLike) -> Array:
 
     Args:
         a: any shape; complex elements are conjugated.
-        b: as many elements as `a`.
+        b: an array with as many elements as `a`.
 
     Raises:
         ShapeError: the numbers of elements differ.

@@ -36,7 +36,7 @@ def fromfunction(function: Fun, shape: Any, *, dtype: Any = None, **kwargs: Any)
     Args:
         function: takes one array of indices for each axis.
         shape: an integer or a sequence of integers.
-        dtype: of the indices, float32 by default.
+        dtype: the dtype of the indices, float32 by default.
         **kwargs: further arguments of `function`.
 
     Example:

@@ -123,7 +123,7 @@ def __array_namespace__(self: Any, *, api_version: str | None = None) -> Any:  #
     """`nnc.numpy`, for libraries that work with arrays of any kind.
 
     Args:
-        api_version: of the Array API standard; None: any.
+        api_version: the version of the Array API standard; None: any.
     """
     if api_version not in (None, *_API_VERSIONS):
         problem = f"nnc.numpy has no version {api_version!r} of the Array API standard."

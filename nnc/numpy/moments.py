@@ -75,7 +75,7 @@ class Moments(NamedTuple):
     Attributes:
         apart: the scaled values less a number near their mean.
         rest: the mean of these, which is about the rounding error of that number; centred values are apart - rest.
-        variance: of the scaled values.
+        variance: the variance of the scaled values.
         near: the number near the mean, not scaled.
         factor: the scale.
     """
@@ -179,7 +179,7 @@ def var(
         dtype: dtype to compute in; by default integers become float32 and others stay.
         ddof: subtracted from the number of elements; 1 estimates the variance of a population. Where nothing is left,
             the result is NaN.
-        correction: the same as `ddof`, which it goes before.
+        correction: the same as `ddof`, over which it takes precedence.
         keepdims: keep the axes with size 1.
         where: bools that broadcast to `x`: which elements count.
 
@@ -238,7 +238,7 @@ def std(
         dtype: dtype to compute in; by default integers become float32 and others stay.
         ddof: subtracted from the number of elements; 1 estimates the variance of a population. Where nothing is left,
             the result is NaN.
-        correction: the same as `ddof`, which it goes before.
+        correction: the same as `ddof`, over which it takes precedence.
         keepdims: keep the axes with size 1.
         where: bools that broadcast to `x`: which elements count.
 

@@ -130,7 +130,7 @@ def at_once(*operands: Any) -> AbstractContextManager[Any]:
     """A block within which commands on known values run at once, so that their results are known, too, while a function is traced.
 
     Args:
-        operands: of the block. Where one is traced, the block changes nothing.
+        operands: the operands of the block. Where one is traced, the block changes nothing.
     """
     is_traced = any(hasattr(x, "spec") and not isinstance(x, Array) for x in operands)
     return nullcontext() if is_traced else set_context(staging=None)

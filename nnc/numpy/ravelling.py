@@ -28,10 +28,10 @@ class Unravel:
     """The function from a vector to a tree: equal for trees of one structure, shapes and dtypes, so it may be a static argument.
 
     Args:
-        structure: of the tree.
-        shapes: of its leaves.
+        structure: the structure of the tree.
+        shapes: the shapes of its leaves.
         kinds: dtypes of its leaves.
-        dtype: of the vector where leaves have several; otherwise None, and leaves take the dtype of the vector.
+        dtype: the dtype of the vector where leaves have several; otherwise None, and leaves take the dtype of the vector.
     """
 
     structure: Any

@@ -86,7 +86,7 @@ def sum(
         dtype: dtype of the sum; by default integers become 64 bits wide and floats stay (16-bit ones accumulate in
             float32).
         keepdims: keep the axes with size 1.
-        initial: is added to the result.
+        initial: a number that is added to the result.
         where: bools that broadcast to `x`: which elements count.
 
     Raises:
@@ -122,7 +122,7 @@ def prod(
         axis: axis or axes to remove; None all.
         dtype: dtype of the product; by default integers become 64 bits wide and floats stay.
         keepdims: keep the axes with size 1.
-        initial: is multiplied with the result.
+        initial: a number that is multiplied with the result.
         where: bools that broadcast to `x`: which elements count.
 
     Example:
@@ -180,7 +180,7 @@ def max(
         x: bool or real, any shape.
         axis: axis or axes to remove; None all.
         keepdims: keep the axes with size 1.
-        initial: is taken into account as an element, so that there always is one.
+        initial: a number that counts as one more element, so that there always is one.
         where: bools that broadcast to `x`: which elements count; needs `initial`.
 
     Raises:
@@ -210,7 +210,7 @@ def min(
         x: bool or real, any shape.
         axis: axis or axes to remove; None all.
         keepdims: keep the axes with size 1.
-        initial: is taken into account as an element, so that there always is one.
+        initial: a number that counts as one more element, so that there always is one.
         where: bools that broadcast to `x`: which elements count; needs `initial`.
 
     Example:

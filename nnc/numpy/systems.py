@@ -91,7 +91,7 @@ def solve_triangular(
         a: (..., n, n); only one triangle is read.
         b: (n,), or (..., n, k).
         trans: 0 or "N" solves a x = b, 1 or "T" aᵀ x = b, 2 or "C" aᴴ x = b.
-        lower: which triangle of `a` is read.
+        lower: whether the lower triangle of `a` is read, instead of the upper one.
         unit_diagonal: take the diagonal of `a` as ones.
 
     Raises:

@@ -246,7 +246,7 @@ def momo(
     Args:
         learning_rate: largest step size: a number, a 0-d array or a schedule.
         beta: decay of the means, in [0, 1).
-        lower_bound: of the loss.
+        lower_bound: the lower bound of the loss.
         weight_decay: multiplied by the learning rate.
         adapt_lower_bound: raise the lower bound by the model, for losses whose minimum is unknown.
 
@@ -311,7 +311,7 @@ def momo_adam(
         b1: decay of the means but that of squares, in [0, 1).
         b2: decay of the mean of squares, in [0, 1).
         eps: added to the divisor.
-        lower_bound: of the loss.
+        lower_bound: the lower bound of the loss.
         weight_decay: multiplied by the learning rate.
         adapt_lower_bound: raise the lower bound by the model, for losses whose minimum is unknown.
 

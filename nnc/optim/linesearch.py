@@ -284,7 +284,7 @@ def scale_by_zoom_linesearch(
         increase_factor: by which the step grows until an interval is found.
         slope_rtol: share of the slope that the decrease must reach.
         curv_rtol: share of the slope that may be left at the end.
-        approx_dec_rtol: of the approximate condition for tiny decreases; None: without it.
+        approx_dec_rtol: the relative tolerance of the approximate condition for tiny decreases; None: without it.
         stepsize_precision: shortest interval.
         initial_guess_strategy: begin with step size "one", or "keep" the last.
 

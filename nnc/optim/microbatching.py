@@ -83,9 +83,9 @@ class IndividualOutputs(NamedTuple):
     """Results for each row of a batch.
 
     Attributes:
-        values: of the function.
-        metrics: of the gradients, by `metrics_fn`.
-        aux: of the function, None without `has_aux`.
+        values: the values of the function.
+        metrics: the results of `metrics_fn` for the gradients.
+        aux: the auxiliary results of the function; None without `has_aux`.
 
     Example:
         >>> IndividualOutputs(nnp.ones(2), {}, None).values
@@ -316,7 +316,7 @@ def micro_vmap(
     `nnc.vmap(f, chunk_size=)` does the same where all results are wanted.
 
     Args:
-        fun: of single rows.
+        fun: a function of single rows.
         in_axes: the batch axis of each argument, None where it has none; keyword arguments have theirs first.
         out_axes: 0.
         microbatch_size: rows in a part; None: all at once.
@@ -389,8 +389,8 @@ def micro_grad(
         keep_batch_dim: `fun` gets batches of one row; False: rows.
         microbatch_size: rows whose gradients are there at once; None: all.
         accumulator: how the transformed gradients become one, as of `micro_vmap`.
-        transform_fn: of the gradient of one row.
-        metrics_fn: of the gradient of one row; its results are returned for each row.
+        transform_fn: a function of the gradient of one row.
+        metrics_fn: a function of the gradient of one row; its results are returned for each row.
         num_real_microbatches: parts from this number on are not run.
 
     Returns:

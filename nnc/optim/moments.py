@@ -152,7 +152,7 @@ class Correction:
     """1 − decayᵗ, by which moments that started at zero are too small; without cancellation, and once for each dtype.
 
     Args:
-        decay: of the moments.
+        decay: the decay of the moments.
         count: t, the number of updates.
         moments: trees of all that is going to be corrected.
     """
@@ -329,7 +329,7 @@ def scale_by_rms(
     v ← decay · v + (1 − decay) · |g|²,    u = g / sqrt(v + eps),  or  g / (sqrt(v) + eps) where eps_in_sqrt is False
 
     Args:
-        decay: of the mean of squares, in [0, 1).
+        decay: the decay of the mean of squares, in [0, 1).
         eps: added to the mean.
         initial_scale: v before the first step.
         eps_in_sqrt: False adds eps to the root instead.
@@ -372,7 +372,7 @@ def scale_by_stddev(
     m ← decay · m + (1 − decay) · g,    v ← decay · v + (1 − decay) · |g|²,    u = g / sqrt(v − |m|² + eps)
 
     Args:
-        decay: of both means, in [0, 1).
+        decay: the decay of both means, in [0, 1).
         eps: added to the variance.
         initial_scale: v before the first step.
         eps_in_sqrt: False adds eps to the root instead.

@@ -297,7 +297,7 @@ def muon(
         ns_steps: its iterations.
         beta: decay of the momentum of matrices, in [0, 1).
         eps: added to divisors, of matrices and of other arrays.
-        weight_decay: of matrices, multiplied by the learning rate.
+        weight_decay: the weight decay of matrices, multiplied by the learning rate.
         weight_decay_mask: where matrices decay, as for `adamw`.
         mu_dtype: dtype of m.
         nesterov: look ahead, for all arrays.

@@ -47,8 +47,8 @@ class Normal:
 
         Args:
             key: a key of `nnc.random`.
-            sample_shape: of the result.
-            dtype: of the result.
+            sample_shape: the shape of the result.
+            dtype: the dtype of the result.
         """
         return random.normal(key, tuple(sample_shape), dtype)
 
@@ -75,8 +75,8 @@ class Gumbel:
 
         Args:
             key: a key of `nnc.random`.
-            sample_shape: of the result.
-            dtype: of the result.
+            sample_shape: the shape of the result.
+            dtype: the dtype of the result.
         """
         return random.gumbel(key, tuple(sample_shape), dtype)
 

@@ -146,10 +146,10 @@ class DynamicLossScale:
     training", 2018): loss_scale ← loss_scale / factor on an overflow, · factor after `period` finite steps.
 
     Args:
-        loss_scale: of the first step.
+        loss_scale: the loss scale of the first step.
         counter: finite steps since the last change.
         period: how many finite steps in a row let the scale rise.
-        factor: by which it rises, and falls on an overflow.
+        factor: the factor by which it rises, and by which it falls on an overflow.
         min_loss_scale: it does not fall below.
 
     Example:

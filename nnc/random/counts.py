@@ -290,7 +290,7 @@ def multinomial(
         key: a key that is used for nothing else.
         n: numbers of trials, which broadcast to the leading axes of `p`.
         p: (..., k), probabilities of sum 1.
-        shape: of the result, by default the shape of `p`; p broadcasts to it.
+        shape: the shape of the result, by default the shape of `p`; p broadcasts to it.
         dtype: by default the floating-point dtype of n and p together.
 
     Returns:

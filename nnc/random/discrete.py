@@ -229,7 +229,7 @@ def choice(
     Args:
         key: a key that is used for nothing else.
         a: an array, or an integer n for the numbers below n.
-        shape: of the draws, put in place of the axis.
+        shape: the shape of the draws, which replaces the axis.
         replace: whether an element may be drawn again.
         p: a probability for each element; equal by default.
         axis: axis of the elements.

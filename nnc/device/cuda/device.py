@@ -64,7 +64,7 @@ class CudaDevice:
 
     Args:
         name: "cuda:0", say.
-        libraries: which reach it; by default CuPy and CUDA's driver.
+        libraries: the libraries that reach it; by default CuPy and CUDA's driver.
 
     Raises:
         UnsupportedError: CuPy is not installed, there is no such device, or it is too old.
@@ -117,7 +117,7 @@ class CudaDevice:
         """Waits until the work on a block is done.
 
         Args:
-            block: of the pool.
+            block: a block of the pool.
 
         Raises:
             Exception: the work that should have written the block failed.
@@ -129,7 +129,7 @@ class CudaDevice:
         """Returns blocks for work in the device's own stream. The caller has made the device the present one.
 
         Args:
-            sizes: of each, and its content, for messages.
+            sizes: the bytes of each block, and a description of its content for messages.
 
         Raises:
             OutOfMemoryError: the device has none left; nothing is lost.
@@ -144,7 +144,7 @@ class CudaDevice:
 
         Args:
             source: contiguous.
-            block: of the pool.
+            block: a block of the pool.
         """
         ordinary = source.copy()  # the user's memory may be page-locked, and is read late then
         self.copy_from_host(block.address, ordinary, self.stream.handle)
@@ -153,7 +153,7 @@ class CudaDevice:
         """Gives a block back behind all work on it, before the next allocation.
 
         Args:
-            block: of the pool.
+            block: a block of the pool.
         """
         self.pool.hold(block.owner)
 
@@ -164,7 +164,7 @@ class CudaDevice:
         """Queues a function of arrays in the device's own stream: it gets CuPy's arrays.
 
         Args:
-            name: of the work, for messages.
+            name: the work's name in messages.
             function: computes the results.
             operands: elements that it reads.
             results: elements that it computes.
@@ -182,7 +182,7 @@ class CudaDevice:
         """An object that a library has for this device, which is made once.
 
         Args:
-            make: makes it.
+            make: makes the value.
         """
         if make not in self._made:
             with self.current():
@@ -209,10 +209,10 @@ class CudaDevice:
         """An array of CuPy in memory of the device.
 
         Args:
-            address: of the first element.
-            shape: of the array.
-            dtype: of the array.
-            strides: in bytes; by default elements lie one after the other.
+            address: the address of the first element.
+            shape: the array's shape.
+            dtype: the array's dtype.
+            strides: the strides, in bytes; by default the array is contiguous.
             owner: keeps the memory, as long as the array exists; by default the caller does.
         """
         cuda = self.cupy.cuda
@@ -234,9 +234,9 @@ class CudaDevice:
         """DLPack's capsule of an array, for work of another library behind all that is queued.
 
         Args:
-            memory: of the array; its elements lie one after the other.
-            shape: of the array.
-            dtype: of the array.
+            memory: the memory of the array, which must be contiguous.
+            shape: the array's shape.
+            dtype: the array's dtype.
             stream: where the other library works, as `__dlpack__` is told.
             options: further ones of `__dlpack__`.
 
@@ -253,9 +253,9 @@ class CudaDevice:
         """The array by the CUDA array interface, version 3: a reader lets its stream wait for the device's own.
 
         Args:
-            memory: of the array; its elements lie one after the other.
-            shape: of the array.
-            dtype: of the array, one of NumPy's own.
+            memory: the memory of the array, which must be contiguous.
+            shape: the array's shape.
+            dtype: the array's dtype, one of NumPy's own.
 
         Raises:
             Exception: the work that should have written the memory failed.
@@ -304,7 +304,7 @@ class CudaDevice:
         """Copies bytes of the device over an array of the host.
 
         Args:
-            address: of the first byte.
+            address: the address of the first byte.
             target: contiguous.
             stream: the handle of the stream where the copy takes its turn.
         """
@@ -314,7 +314,7 @@ class CudaDevice:
         """Copies an array of the host over bytes of the device.
 
         Args:
-            address: of the first byte.
+            address: the address of the first byte.
             source: contiguous; it must stay as it is until the copy is done.
             stream: the handle of the stream where the copy takes its turn.
         """
@@ -372,7 +372,7 @@ class CudaDevice:
         """Queues the writing of zeros over a block, in the device's own stream.
 
         Args:
-            block: of the pool.
+            block: a block of the pool.
         """
         with self.current():
             self.cupy.cuda.runtime.memsetAsync(block.address, 0, block.nbytes, self.stream.handle)
@@ -382,7 +382,7 @@ class CudaDevice:
 
         Args:
             code: machine code, or PTX.
-            names: of the functions.
+            names: the names of the functions.
         """
         with self.current():
             module = self.cupy.cuda.function.Module()

@@ -55,7 +55,7 @@ class CapturedCall(Protocol):
         """Queues the step.
 
         Args:
-            addresses: of its operands.
+            addresses: the addresses of its operands.
             stream: the handle of a stream.
         """
         ...
@@ -64,7 +64,7 @@ class CapturedCall(Protocol):
         """Queues the step in a stream that is being captured; False where the library has no call for these addresses.
 
         Args:
-            addresses: of its operands.
+            addresses: the addresses of its operands.
             stream: the handle of a stream.
         """
         ...

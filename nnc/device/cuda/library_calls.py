@@ -45,7 +45,7 @@ class Operand:
     """An argument of a call that is the address of an operand.
 
     Attributes:
-        number: of the operand among those of the step; that behind the last one is the stream.
+        number: the position of the operand among those of the step; the one behind the last stands for the stream.
 
     Example:
         >>> Operand(0).number
@@ -89,7 +89,7 @@ class RepeatedCall(Protocol):
         """Queues the step.
 
         Args:
-            addresses: of its operands.
+            addresses: the addresses of its operands.
             stream: the handle of a stream.
         """
         ...
@@ -98,7 +98,7 @@ class RepeatedCall(Protocol):
         """The C call by which the step was queued; None where it was none, or several.
 
         Args:
-            addresses: of its operands.
+            addresses: the addresses of its operands.
         """
         ...
 

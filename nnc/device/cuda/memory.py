@@ -45,7 +45,7 @@ class Completion:
     """Whether a call came about, as its status words say.
 
     Args:
-        event: behind the call, and behind the copy of its status words to the host.
+        event: an event behind the call, and behind the copy of its status words to the host.
         words: the copy; each is 0 where all is well.
         word_error: makes the error, given the number of the first other word.
 
@@ -106,7 +106,7 @@ class Lease:
         """Notes the calls that write the block, and those on which their operands depend.
 
         Args:
-            completions: of the calls.
+            completions: the completions of the calls.
         """
         self._completions = tuple(completions)
 

@@ -42,7 +42,7 @@ class CudaStream:
     """A queue of work.
 
     Args:
-        context: of the device.
+        context: the context of the device.
         stream: CuPy's stream.
 
     Example:
@@ -74,7 +74,7 @@ class CudaStream:
         """Lets the work that follows begin only when the event is reached.
 
         Args:
-            event: of a stream of CUDA, or of another device, for which the host waits.
+            event: an event of a stream of CUDA, or of another device, for which the host waits.
         """
         if not isinstance(event, CudaEvent):
             event.wait()

@@ -120,7 +120,7 @@ class MissingMethod:
     """A method of other libraries' arrays: to ask an array for it, or to set it, raises MissingNameError.
 
     Args:
-        name: of the method.
+        name: the name of the method.
 
     Example:
         >>> class Vector:
@@ -161,7 +161,7 @@ class MissingAttribute:
     not have the name either.
 
     Args:
-        name: of the attribute.
+        name: the name of the attribute.
         where: the class, a key of SOURCES.
 
     Example:
@@ -213,7 +213,7 @@ def names_without_missing(cls: type, names: Iterable[str]) -> list[str]:
 
     Args:
         cls: the class.
-        names: of its attributes and those of an instance.
+        names: the names of its attributes and those of an instance.
 
     Example:
         >>> class Layer:

@@ -36,7 +36,7 @@ def iterate(change: Callable[[Any], Any], x: Any, scale: Any, tolerance: Any, mo
     Args:
         change: x -> the change of x, of its shape.
         x: where to begin.
-        scale: by which changes are divided before their norm is taken, broadcast to x.
+        scale: the numbers that divide changes before their norm is taken; they broadcast to x.
         tolerance: largest norm of the error of a solution, a scalar of the dtype of x.
         most: limit of the number of iterations.
     """

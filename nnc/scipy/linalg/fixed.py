@@ -131,7 +131,7 @@ def hadamard(n: int, dtype: DTypeLike = int) -> Array:
 
     Args:
         n: number of rows, a power of 2, known while tracing.
-        dtype: of the result.
+        dtype: the dtype of the result.
 
     Raises:
         ArgumentError: n is no power of 2.
@@ -186,7 +186,7 @@ def dft(n: int, scale: str | None = None, *, dtype: DTypeLike = dtypes.complex64
     Args:
         n: number of rows, known while tracing.
         scale: None; "sqrtn" divides by the square root of n, so that the matrix is unitary; "n" divides by n.
-        dtype: of the result, complex.
+        dtype: the dtype of the result, complex.
 
     Raises:
         ArgumentError: n is negative, or there is no such scale.

@@ -62,7 +62,7 @@ def eigh(a: ArrayLike, b: ArrayLike | None = None, lower: bool = True, eigvals_o
     Args:
         a: (..., n, n), Hermitian; one triangle is read.
         b: (..., n, n), Hermitian positive definite; None is the identity.
-        lower: which triangle of `a` is read.
+        lower: whether the lower triangle of `a` is read, instead of the upper one.
         eigvals_only: return the eigenvalues alone.
 
     Raises:

@@ -54,9 +54,9 @@ def map_coordinates(
         coordinates: (ndim, ...), or a sequence of one array for each axis, which broadcast: the places in units of indices. With
             order 1 they have a derivative.
         order: 0 takes the nearest element, 1 interpolates linearly.
-        mode: of coordinates outside of the array: "constant": `cval`; "grid-constant": the array is surrounded by `cval`;
-            "nearest": the element at the edge; "mirror": c b | a b c | b a; "reflect" and "grid-mirror": b a | a b c | c b;
-            "grid-wrap": b c | a b c | a b; "wrap": as that, but the last element coincides with the first.
+        mode: the treatment of coordinates outside of the array: "constant": `cval`; "grid-constant": the array is surrounded by
+            `cval`; "nearest": the element at the edge; "mirror": c b | a b c | b a; "reflect" and "grid-mirror": b a | a b c |
+            c b; "grid-wrap": b c | a b c | a b; "wrap": as that, but the last element coincides with the first.
         cval: the number outside.
 
     Returns:

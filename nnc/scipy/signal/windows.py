@@ -127,7 +127,7 @@ def get_window(window: Any, Nx: int, fftbins: bool = True, *, dtype: DTypeLike |
             ("general_hamming", alpha), ("kaiser", beta), ("tukey", alpha). A number is the beta of "kaiser".
         Nx: number of points.
         fftbins: one period, for spectra; False makes the window symmetric. Names that end in _periodic or _symmetric say so.
-        dtype: of the result, float32 by default.
+        dtype: the dtype of the result, float32 by default.
 
     Raises:
         ArgumentError: there is no such window, or its parameters are missing.

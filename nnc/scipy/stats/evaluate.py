@@ -60,7 +60,7 @@ class Support:
     """The closed interval outside which a density is 0. Infinities lie outside.
 
     Args:
-        lower: of standardised numbers.
+        lower: the lower end, in standardised numbers.
         upper: the other end.
         inside: a number within, where formulas and their derivatives are finite.
     """
@@ -214,7 +214,7 @@ class Continuous(Family[P]):
     """A family of densities. Formulas are of y = (x − loc) / scale and the shape parameters.
 
     Args:
-        support: of y.
+        support: the support of y.
     """
 
     support: Support = LINE

@@ -402,7 +402,7 @@ class Recorder:
         Args:
             routine: commands.
             values: their operands: variables, arrays and numbers.
-            bindings: of the results.
+            bindings: the bindings of the results.
         """
         results = []
         for binding in bindings:

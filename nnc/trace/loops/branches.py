@@ -52,7 +52,7 @@ def cond(pred: Any, true_fun: Fun, false_fun: Fun, *operands: Any) -> Any:
     Args:
         pred: bool scalar.
         true_fun: runs where `pred` holds.
-        false_fun: runs where it does not; results of one structure, shapes and dtypes.
+        false_fun: runs where it does not; both results have the same structure, shapes and dtypes.
         *operands: arguments of the branches, pytrees.
 
     Raises:

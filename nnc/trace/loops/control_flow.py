@@ -321,7 +321,7 @@ def scan(
         init: the carry at first.
         xs: sequences with one leading length, or None.
         length: number of iterations, where xs is None.
-        reverse: from the last row to the first; ys keep their places.
+        reverse: whether to go from the last row to the first; ys keep their places.
         unroll: iterations traced together, True for all.
         checkpoint: the residuals that are kept for the reverse pass, as in `while_loop`.
 

@@ -26,7 +26,7 @@ class Runs:
         length: words of each run but the last.
         last: words of the last run.
         wanted: words of the row that are wanted; runs are cut off there.
-        threads: of a block that merges two.
+        threads: threads of a block that merges two runs.
     """
 
     count: int

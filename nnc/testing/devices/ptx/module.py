@@ -99,7 +99,7 @@ class Entry:
     """A kernel of a module.
 
     Args:
-        module: of the kernel.
+        module: the module of the kernel.
         function: the kernel.
 
     Example:

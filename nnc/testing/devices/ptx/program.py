@@ -52,7 +52,7 @@ class Op:
     """A decoded instruction.
 
     Attributes:
-        text: as written.
+        text: the text as written.
         opcode: with its modifiers.
         kind: its effect on the order.
         step: computes, or None.

@@ -25,9 +25,9 @@ class Region:
     Regions may touch or overlap, if the bytes behind them do as well. A kernel that fails leaves the bytes as they were.
 
     Attributes:
-        name: of the operand, for messages.
-        address: of the first byte.
-        bytes: of the host, dense uint8.
+        name: the operand's name in messages.
+        address: the address of the first byte.
+        bytes: the host's bytes, dense uint8.
         is_filled: which bytes have been written, dense bool; a launch marks the ones that it writes. None: all of them.
         writable: whether the kernel may write there.
 

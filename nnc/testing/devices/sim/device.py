@@ -82,7 +82,7 @@ class SimDevice:
 
     Args:
         name: "sim:0", say.
-        seed: of the order in which streams run.
+        seed: the seed of the order in which streams run.
         capacity: bytes of its memory.
 
     Example:
@@ -126,7 +126,7 @@ class SimDevice:
         """Waits until the work on a block is done.
 
         Args:
-            block: of the pool.
+            block: a block of the pool.
 
         Raises:
             Exception: the work that should have written the block failed.
@@ -139,7 +139,7 @@ class SimDevice:
         """Returns blocks for work in the device's own stream.
 
         Args:
-            sizes: of each, and its content, for messages.
+            sizes: the bytes of each block, and a description of its content for messages.
 
         Raises:
             OutOfMemoryError: the device has none left; nothing is lost.
@@ -151,7 +151,7 @@ class SimDevice:
 
         Args:
             source: contiguous.
-            block: of the pool.
+            block: a block of the pool.
         """
         self.transfer.to_device(source.copy(), block, self.stream)
 
@@ -159,7 +159,7 @@ class SimDevice:
         """Gives a block back behind all work on it, before the next allocation.
 
         Args:
-            block: of the pool.
+            block: a block of the pool.
         """
         self.pool.drop(block, self.stream)
 
@@ -170,7 +170,7 @@ class SimDevice:
         """Queues a function of arrays in the device's own stream: it gets the bytes behind the addresses.
 
         Args:
-            name: of the work, for messages.
+            name: the work's name in messages.
             function: computes the results.
             operands: elements that it reads.
             results: elements that it computes.

@@ -51,11 +51,11 @@ class Operand:
     """An array that a kernel is given by its address.
 
     Attributes:
-        shape: of the array.
-        dtype: of the array.
-        strides: in bytes.
-        first: of its bytes, from the address on: below 0 where a stride is negative.
-        end: behind the last of its bytes.
+        shape: the array's shape.
+        dtype: the array's dtype.
+        strides: the strides, in bytes.
+        first: the first of its bytes, counted from the address: below 0 where a stride is negative.
+        end: the byte behind the last one.
         writes: whether the kernel writes it.
 
     Example:
@@ -113,7 +113,7 @@ class SimKernel:
     """A function on arrays of a simulated device.
 
     Attributes:
-        name: for messages.
+        name: the name in messages.
         operands: the arrays that it is given, in the order of its parameters; None for a parameter that is no address.
         run: computes, on arrays of the host; it gets None for such a parameter.
         more: memory that it uses besides.
@@ -150,7 +150,7 @@ class SimKernel:
 
         Args:
             pool: the memory of the device.
-            addresses: of the operands.
+            addresses: the addresses of the operands.
 
         Raises:
             DeviceError: an operand does not lie within one block.

@@ -86,8 +86,8 @@ class Lease:
 
         Args:
             who: the work, for messages.
-            first: of the bytes.
-            end: behind the last of them.
+            first: the first byte.
+            end: the byte behind the last one.
             source: the user's line.
 
         Raises:
@@ -160,7 +160,7 @@ class SimPool:
         """Gives a block back.
 
         Args:
-            block: of this pool.
+            block: a block of this pool.
             stream: work that is in it now may still use the block; work that is queued later must not.
 
         Raises:
@@ -177,7 +177,7 @@ class SimPool:
         the garbage collector in the middle of other work.
 
         Args:
-            block: of this pool.
+            block: a block of this pool.
             stream: frees it, behind the work of all streams on it.
         """
         self._dropped.append((block, stream))
@@ -186,7 +186,7 @@ class SimPool:
         """The block that an address lies in, and how many bytes from its beginning.
 
         Args:
-            address: as `Block.address`.
+            address: the address, as `Block.address`.
 
         Raises:
             DeviceError: no block lies there.

@@ -30,8 +30,8 @@ class Use(NamedTuple):
 
     Attributes:
         lease: the memory of a block.
-        first: of the bytes, from the beginning of the block.
-        end: behind the last of them.
+        first: the first byte, counted from the beginning of the block.
+        end: the byte behind the last one.
         writes: whether the work writes them.
         has_gaps: whether some of them are none of the elements, so that they may hold nothing.
 
@@ -89,8 +89,8 @@ class SimEvent:
 
     Args:
         queues: the streams of the device.
-        clock: of the mark: the work before it.
-        outcome: of the work that the host waits for.
+        clock: the vector clock of the mark: the work before it.
+        outcome: the outcome of the work that the host waits for.
 
     Example:
         >>> from nnc.testing.devices.sim import SimDevice
@@ -130,7 +130,7 @@ class SimStream:
 
     Args:
         queues: the streams of the device.
-        number: of this one.
+        number: the number of this stream.
 
     Example:
         >>> from nnc.testing.devices.sim import SimDevice
@@ -154,7 +154,7 @@ class SimStream:
         """Marks the place behind the work that is in the queue now.
 
         Args:
-            outcome: of the work that the host will wait for: its error is raised then.
+            outcome: the outcome of the work that the host will wait for: its error is raised then.
         """
         with self.queues.lock:
             self.queues.check("a stream")
@@ -167,7 +167,7 @@ class SimStream:
         """Lets the work that follows begin only when the event is reached.
 
         Args:
-            event: of a stream of the same device, or of another device.
+            event: an event of a stream of the same device, or of another device.
         """
         with self.queues.lock:
             self.queues.check("a stream")
@@ -193,7 +193,7 @@ class SimStream:
             the outcome, which is known when an event behind the work is reached.
 
         Args:
-            name: of the work, for messages.
+            name: the work's name in messages.
             run: does it, on the bytes of the leases.
             uses: the bytes that it reads and writes.
             source: the user's line.
