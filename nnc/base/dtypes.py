@@ -237,7 +237,7 @@ def plain_number(value: Any) -> Any:
 
 
 class Weak(Enum):
-    """The weakness of floats that come from Python numbers alone, where `True` is that of all other weak values."""
+    """The weakness of floats that come only from Python numbers; all other weak values have the weakness `True`."""
 
     NUMBER = "number"
 

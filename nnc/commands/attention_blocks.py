@@ -39,7 +39,7 @@ def by_queries(
 
 
 class _Blocks:
-    """A `scan` over blocks of queries, which adds up results that are not for queries alone."""
+    """A `scan` over blocks of queries; it adds up the results that have no axis of queries."""
 
     def __init__(
         self, formula: Formula, operands: Sequence[Moving], axes: Sequence[int | None], count: int, queries: int

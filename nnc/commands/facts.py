@@ -98,8 +98,8 @@ def has_companion(command: Command) -> bool:
 
 
 def spread_axes(node: Node) -> tuple[int, ...] | None:
-    """The axes of a view that are those of its operand, in their order; it repeats elements along the others. None for views that
-    do more, and for nodes that are none.
+    """The axes of a view that are those of its operand, in their order; it repeats elements along the others. None for views
+    that do more, and for nodes that are no views.
     """
     pairs = view_axes(node) if is_view(node) else None
     if pairs is None or [i for i, _ in sorted(pairs)] != list(range(node.inputs[0].spec.ndim)):

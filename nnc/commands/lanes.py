@@ -84,7 +84,7 @@ class Program:
 
 
 class Recorder:
-    """Records the steps of a function: `Lanes` that stand for values, numbered in the order in which they are made."""
+    """Records the steps of a function on `Lanes`, which stand for values and are numbered in the order in which they are made."""
 
     def __init__(self) -> None:
         self._samples: list[Any] = []  # of one element each, by which the dtype of a value is known

@@ -23,8 +23,8 @@ _FAMILIES = 256  # of calls of one function
 
 @dataclass(frozen=True, slots=True)
 class _Family:
-    """Calls that differ in numbers of fields alone: the numbers of the first call, which ones have changed since, and which ones
-    must stay settings. Numbers are counted in the order of the arguments.
+    """Calls that differ only in the numbers in fields: the numbers of the first call, those that have changed since, and those
+    that must stay settings. Numbers are counted in the order of the arguments.
     """
 
     first: tuple[int | float, ...]

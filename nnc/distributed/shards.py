@@ -142,8 +142,8 @@ def _row(x: Value, number: Value) -> Value:
 
 
 class _Opened(OncePerGraph):
-    """Takes `pvary` out of a graph and its sub-graphs, since all shards read a value that is the same and its cotangents are added;
-    puts the sub-graphs of calls that join values of shards in the place of the calls.
+    """Removes `pvary` from a graph and its sub-graphs, since all shards read the same value and its cotangents are added;
+    inlines calls whose sub-graphs join values of shards.
     """
 
     def __init__(self, axis: NamedAxis) -> None:

@@ -1,7 +1,8 @@
 """Applies rewrite rules (`rule.py`) to graphs.
 
-A site is told first by the commands and numbers just above a node, then by the form of a left side. Then the rule is run for the
-specs that stand there, and only a left side that agrees in every parameter, spec, constant and sub-graph, too, is replaced.
+A site is recognised first by the commands and numbers just above a node, then by the form of a left side. Then the rule is run
+for the specs that stand there, and only a left side that agrees in every parameter, spec, constant and sub-graph, too, is
+replaced.
 """
 
 from __future__ import annotations

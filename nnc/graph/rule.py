@@ -206,8 +206,8 @@ class Rule:
     def _find_statics(self, left: Sequence[Node], params: Mapping[str, Any]) -> dict[str, tuple[int, str]]:
         """The step and the name by which each static parameter is read off: where the left side has the sample's value.
 
-        Of several places one that has the parameter's own name is taken. A rule whose place is wrong is used nowhere else than
-        where it holds, since each site is held against both sides made for the values that were read off there.
+        Of several places one that has the parameter's own name is taken. A rule with a wrong place is never applied where it
+        does not hold: each site is compared with both sides, built for the values that were read there.
         """
         places = [(i, key, value) for i, node in enumerate(left) for key, value in node.params.items()]
         found: dict[str, tuple[int, str]] = {}

@@ -243,7 +243,7 @@ def _read(source: Path, put: Callable[[str, NDArray], Array]) -> tuple[dict[str,
     try:
         header = _parse(source, texts[FORMAT]) if FORMAT in texts else None
     except FileFormatError:
-        deque(tensors, maxlen=0)  # a wrong checksum is told first
+        deque(tensors, maxlen=0)  # a wrong checksum is reported first
         raise
     wide = {} if header is None else header["dtypes"]
     return {name: put(name, _narrow(source, data, wide.get(name))) for name, data in tensors}, header

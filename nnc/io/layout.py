@@ -304,7 +304,7 @@ def _fill(value: Any, name: str, found: dict[str, Any]) -> Any:
 
 
 def _as_number(value: Any, like: Any) -> Any:
-    """A number as `like` has it, a Python number or an array without axes: compiled functions turn the former into the latter."""
+    """A number as `like` has it, a Python number or an array without axes: compiled functions turn numbers into such arrays."""
     if not (tree.is_array(value) and tree.is_array(like)) or dtypes.is_scalar(value) == dtypes.is_scalar(like):
         return value
     specs = [TensorSpec((), np.dtype(type(x))) if dtypes.is_scalar(x) else spec_of(x) for x in (value, like)]

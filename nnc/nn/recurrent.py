@@ -50,7 +50,7 @@ State = TypeVar("State")  # of a cell: an array, or an LSTMState
 
 
 class _Cell(Module, Generic[State]):
-    """One step. `project` is the inputs' part of the gates, `step` takes it from there."""
+    """One step of a recurrent layer: `project` computes the inputs' part of the gates, `step` the rest."""
 
     weight_ih: Array
     weight_hh: Array

@@ -63,7 +63,8 @@ def _takes_key(cls: Any) -> bool:
 
 
 class Run:
-    """One call of a module made of others: its parts are called through it, as if they had no state and drew nothing.
+    """One call of a module made of others. The module calls its parts through it, as if they had no state and drew no random
+    numbers.
 
     `run.name` stands for the part `self.name`, also within lists, tuples and dicts. Calling it hands on a key of its own, where
     the part takes `key=`, and keeps the new self that a stateful part returns. `run.result(out)` is the module's result: `out`

@@ -29,7 +29,7 @@ Function = Callable[..., Any]
 
 
 class AccumulationType(enum.Enum):
-    """The ways to make one result of the results of the parts.
+    """How the results of the parts are combined to one result.
 
     Example:
         >>> total = microbatch(lambda x: nnp.sum(x), 0, 2, AccumulationType.SUM)

@@ -149,7 +149,7 @@ def average(decay: Scalar, x: Array, moment: Array) -> Array:
 
 
 class Correction:
-    """1 − decayᵗ, by which moments that started at zero are too small; without cancellation, and once for each dtype.
+    """The bias correction of moments that started at zero, 1 − decayᵗ, without cancellation, computed once for each dtype.
 
     Args:
         decay: the decay of the moments.

@@ -50,7 +50,8 @@ _PRECONDITIONINGS = ("frobenius", "spectral", "aol", "schatten")
 
 
 class MuonDimensionNumbers(NamedTuple):
-    """The axes of a weight that are rows and columns of the matrix which Muon makes orthogonal; along the others lie more matrices.
+    """The axes of a weight that are the rows and the columns of the matrix that Muon makes orthogonal; the other axes hold more
+    matrices.
 
     Attributes:
         reduction_axis: an axis or several, over which the weight is multiplied with its operand.
@@ -375,7 +376,7 @@ def _is_numbers(here: Any) -> bool:
 
 
 def _named(here: Any) -> Any:
-    """A choice, so that None is told from a leaf without one."""
+    """A choice, wrapped so that None differs from a leaf without a choice."""
     return "adam" if here is None else here
 
 

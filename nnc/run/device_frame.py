@@ -70,7 +70,7 @@ class _Argument(NamedTuple):
 
 
 class _Output(NamedTuple):
-    """An output of a program: the buffer in which it lies, and whether it is all of one that is no constant."""
+    """An output of a program: its buffer, and whether it is the whole of a buffer that is no constant."""
 
     view: View
     kind: Kind

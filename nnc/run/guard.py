@@ -1,11 +1,11 @@
 """Programs whose memory is guarded: red zones around every buffer, and poison wherever nothing was written.
 
 With `Options.guard` (environment: `NNC_GUARD=1`) steps run one by one, each by the compiled kernel that the program would call.
-Buffers share no memory: each one lies between red zones; so do inputs, constants, outputs and scratch memory. A kernel runs twice,
-on two patterns of poison in the red zones, in the outputs that it is the first to write, and in all buffers that are dead at that
-time. So kernels are held against the live ranges by which memory was planned, and each of these mistakes is an `InternalError` that
-names the step and the user's line: bytes written beside a buffer, or beside the part of it that belongs to the step; elements of a
-result that were not written, or that depend on memory to which nothing was written.
+Buffers share no memory: each one lies between red zones; so do inputs, constants, outputs and scratch memory. A kernel runs
+twice, on two patterns of poison in the red zones, in the outputs that it is the first to write, and in all buffers that are
+dead at that time. Hence kernels are checked against the live ranges from which memory was planned, and each of these mistakes
+is an `InternalError` that names the step and the user's line: bytes written beside a buffer, or beside the part of it that
+belongs to the step; elements of a result that were not written, or that depend on memory to which nothing was written.
 """
 
 from __future__ import annotations
@@ -71,9 +71,7 @@ class GuardedLayout:
 
 
 class Lives:
-    """Lives of buffers: the ones that are dead before a step, the ones that it is the first to write, and the ones that live on
-    behind it.
-    """
+    """The lives of buffers: those that are dead before a step, those that it writes first, and those that live on after it."""
 
     def __init__(self, bound: Bound) -> None:
         self._intervals = bound.intervals

@@ -23,7 +23,7 @@ _WHERE = "nnc.distributed"
 
 @dataclass(frozen=True, eq=False)
 class World:
-    """All processes, which rank counts from 0, mpi4py's module, and the board of the machine, which a process by itself lacks."""
+    """All processes, whose ranks count from 0; mpi4py's module; and the board of the machine, which a single process lacks."""
 
     mpi: Any
     rank: int

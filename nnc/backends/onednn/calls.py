@@ -72,9 +72,9 @@ class Correction:
 class CallState:
     """The library's objects that calls need for one arena: a stream, memory objects, and lists of arguments.
 
-    It begins with the stream, the number of calls, the scratch memory, and of a correction: its number of calls, and the place in
-    the list of pointers, the bytes to skip, the elements in whole vectors and all elements of the tensor looked at. Each call
-    follows: its primitive, how many arguments it has, and how many of these are pointed at tensors; for each of the latter the
+    It begins with the stream, the number of calls, the scratch memory, and of a correction: its number of calls, and the place
+    in the list of pointers, the bytes to skip, the elements in whole vectors and all elements of the tensor looked at. Each
+    call follows: its primitive, how many arguments it has, and how many of these are pointed at tensors; for each tensor, the
     memory object, the tensor's place in the list of pointers, and the bytes to skip; then a pair (role, memory object) for each
     argument.
     """

@@ -315,7 +315,9 @@ def _combined(problem: _Problem, op: Combine, strides: Strides) -> MemoryDesc:
 
 @dataclass(frozen=True)
 class _Choice:
-    """A primitive that computes in a dtype, and the one in float32 that follows where the weight holds infinities or NaNs then."""
+    """A primitive that computes in a dtype, and a primitive in float32 that runs after it if the weight holds infinities or
+    NaNs in that dtype.
+    """
 
     desc: PrimitiveDesc
     dtype: DType
@@ -418,8 +420,8 @@ class _Plan:
 
 @dataclass(frozen=True)
 class _Correction:
-    """The plan that follows where the tensor in a role holds infinities or NaNs. Its tensors lie in scratch memory, for which
-    the system gives no pages until the primitive runs.
+    """The plan that runs afterwards if the tensor in a role holds infinities or NaNs. Its tensors lie in scratch memory, for
+    which the system gives no pages until the primitive runs.
     """
 
     plan: _Plan

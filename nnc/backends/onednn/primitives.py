@@ -79,7 +79,7 @@ _TAKING = new_lock()
 
 
 class _WantedPrimitives:
-    """All primitives that are wanted, which are made together."""
+    """The primitives that are wanted so far; they are made together."""
 
     def __init__(self) -> None:
         found = [_WANTED.popleft()() for _ in range(len(_WANTED))]

@@ -38,7 +38,7 @@ def drawn_style(
 
 
 class BeamSearch:
-    """The state that all searches of one problem share, and the array cells that they may still visit."""
+    """Searches for plans of one problem; all searches share a budget of array cells to visit."""
 
     def __init__(self, sets: LiveSets, budget: int) -> None:
         self.sets, self.turns, self.budget = sets, Turns(sets), budget

@@ -133,7 +133,7 @@ class Plans:
 
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """The moves that may come next: of which plan, which move, and the sum of penalties and the name after it.
+    """The moves that may come next: for each, its plan, the move, and the sum of penalties and the name after it.
 
     `move` is a block, or -1 - s: the valley with set s is given up.
     """

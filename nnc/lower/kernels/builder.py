@@ -96,8 +96,8 @@ def literal(value: Any, dtype: DType) -> str:
 
 @dataclass(slots=True)
 class Carried:
-    """Values that the iterations of a loop hand on: before the loop the first ones, in an iteration the present ones, which it
-    replaces by the next iteration's, behind the loop the last ones.
+    """Values that a loop carries: before the loop the initial ones, in an iteration the present ones, which it replaces by
+    those of the next iteration, behind the loop the final ones.
     """
 
     values: list[Value]

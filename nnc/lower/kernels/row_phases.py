@@ -22,9 +22,9 @@ class Guard(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Phases:
-    """The order in which a fused graph's values are known: `rank` of a symbol is the phase of the row in whose loop it can be
-    computed, or before which it is known if it does not vary along the row. Values with a guard are needed in this case alone:
-    reductions of them have loops of their own, which most rows skip.
+    """The order in which a fused graph's values become known. `rank` gives, for a symbol that varies along the row, the phase
+    in whose loop it can be computed; for others, the phase before which it is known. Values with a guard are needed in this
+    case alone: reductions of them have loops of their own, which most rows skip.
     """
 
     rank: Mapping[Symbol, int]

@@ -221,7 +221,7 @@ def improve_order(graph: OperationGraph) -> Order:
 
 
 def frugal_order(graph: OperationGraph) -> Order:
-    """The order that runs at every turn the ready operation which adds the fewest bytes, the first of several.
+    """Returns the greedy order: it always runs the ready operation that adds the fewest bytes, the first of several.
 
     Its peak may be larger than other orders' peaks, but few results wait for long.
     """

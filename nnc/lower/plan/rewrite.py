@@ -103,7 +103,7 @@ def _has_kernels(join: Step) -> bool:
 def _map_region(
     region: Loop | Branches, place: Callable[[View], View], steps: Callable[[Steps], Steps], frame: Callable[[], None]
 ) -> Loop | Branches:
-    """A region with its views and steps replaced, in the order of time; `frame` is told of each point of its frame."""
+    """A region with its views and steps replaced, in the order of time; `frame` is called with each point of its frame."""
 
     def block(old: Steps) -> Steps:
         new = steps(old)

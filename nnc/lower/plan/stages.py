@@ -81,8 +81,8 @@ class SymbolView(_UnfinishedSymbolView):
 
 
 class Kind(Enum):
-    """Kinds of a buffer's memory: part of the arena, an argument, a constant, fresh memory that is returned, or a tape of a loop,
-    which grows while it runs.
+    """The kind of a buffer's memory: part of the arena, an argument, a constant, fresh memory that is returned, or a tape of a
+    loop, which grows while it runs.
     """
 
     ARENA = "arena"

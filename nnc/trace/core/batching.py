@@ -17,7 +17,7 @@ from nnc.trace.core.tracer import Tracer
 
 
 class BatchTracer(Tracer):
-    """One row of `value`, whose first axis is the batch."""
+    """A tracer that stands for one row of `value`, whose first axis is the batch."""
 
     __slots__ = ("value",)
 

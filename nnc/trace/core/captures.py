@@ -70,8 +70,8 @@ class _Set:
 
 @dataclass(frozen=True, slots=True)
 class _Elements:
-    """The form that an array of NumPy, or of another library, had, which can change in place; and the values that it held, where
-    they are compared.
+    """The form of an array of NumPy, or of another library, which can change in place; and its values, where these are
+    compared.
     """
 
     array: Any
@@ -268,7 +268,7 @@ def take_snapshot(fun: Any, arguments: Iterable[Pair] = (), hidden: Iterable[np.
 
 
 class _Walk:
-    """One walk through everything within reach of a function, given the attributes that the code within reach reads."""
+    """A walk through everything that a function can reach, limited to the attributes that this code reads."""
 
     def __init__(self, reads: Reads) -> None:
         self.known, self.reads = reads, reads

@@ -172,7 +172,9 @@ def _push(
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """The values that the derivative of one command reads: positions of inputs and of outputs; and which outputs move at all."""
+    """The values that the derivative of one command reads, as positions of inputs and of outputs; and the outputs that have a
+    derivative.
+    """
 
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]

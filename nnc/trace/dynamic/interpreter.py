@@ -504,7 +504,7 @@ class Recorder:
 
 
 class Notes:
-    """The record of the commands that ran, and on which operands: two runs with equal `lines` did the same."""
+    """Records the commands that ran, with their operands: two runs with equal `lines` did the same."""
 
     def __init__(self) -> None:
         self.lines: list[Any] = []

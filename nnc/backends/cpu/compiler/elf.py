@@ -27,7 +27,7 @@ _HEADER, _SECTION = struct.Struct("<16xHH20xQ12xH"), struct.Struct("<IIQQQQIIQQ"
 _SYMBOL, _SUM = struct.Struct("<IBBHQQ"), struct.Struct("<QIIq")
 _CONTENT, _SYMBOLS, _SUMS, _ZEROS, _NOTE, _UNWINDING = 1, 2, 4, 8, 7, 0x70000001  # types of sections
 _WRITE, _IN_MEMORY, _OF_THREADS = 1, 2, 0x400  # their flags
-_UNDEFINED, _RESERVED = 0, 0xFF00  # numbers of sections that are none; so are larger ones
+_UNDEFINED, _RESERVED = 0, 0xFF00  # numbers that stand for no section, as do all larger ones
 _LOCAL, _WEAK = 0, 2  # bindings of symbols
 # Kinds of sums (R_X86_64_64, PC32, PLT32; GOTPCREL, GOTPCRELX, REX_GOTPCRELX): the address of a symbol, how far it lies from here,
 # where it can be called, how far its pointer lies from here.

@@ -34,7 +34,7 @@ class GoneError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The process's promised answer to the process that started it. `hurry` tells it that somebody waits."""
+    """A future for an object file that the process will send. `hurry` tells the process that somebody waits for it."""
 
     future: Future[bytes]
     owner: int
@@ -209,7 +209,7 @@ class Helper:
 
     @property
     def is_usable(self) -> bool:
-        """Whether there is such a process, or can be, as far as is known."""
+        """Whether such a process runs or can be started; True until a start has failed."""
         return not self._has_failed
 
     def compile(self, text: str, recipe: Recipe) -> Answer | None:

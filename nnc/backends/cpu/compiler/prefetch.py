@@ -185,7 +185,7 @@ def _is_worth_it(nbytes: int, memory: Memory) -> bool:
 
 
 class Prefetcher:
-    """Prefetches the memory that the call of a program writes to: a block within which the program is made.
+    """Prefetches the memory that a program's call will write to while the program is made, within a block.
 
     Donated and returned arrays must not be held by threads when the call runs, so their prefetch ends with the block.
     The arena is touched further beside the run, unless there will be none.

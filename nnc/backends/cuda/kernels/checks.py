@@ -1,4 +1,4 @@
-"""Checks indices where no element is read or written, so that one out of range is refused all the same."""
+"""Checks indices where no element is read or written, so that an index out of range is still refused."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def boxes(x: View, sizes: Sequence[int], count: int) -> View:
 
 
 def _read(step: Step, machine: GpuTarget, x: View, indices: Sequence[View], params: Mapping[str, Any]) -> DeviceKernel:
-    """Elements of a tensor at computed places; where none is read, indices may be refused all the same."""
+    """Elements of a tensor at computed places; even where none is read, indices may be refused."""
     out, mode, dtype = step.outputs[0], params["mode"], x.spec.dtype
     is_empty = any(x.spec.shape[axis] == 0 for axis in params["axes"])
     series, operands = Series(machine), range(len(indices) + 3)  # with the status word

@@ -1,8 +1,9 @@
 """Collectives between processes on CUDA's devices, by NCCL through CuPy; MPI hands round the identifiers of its communicators.
 
-Each process has a device of its own. Calls are queued in the program's stream, as bytes where elements are only moved. NCCL sums
-float16 and bfloat16 in these dtypes; it has no sums of 16-bit integers, and leaves the maximum of NaN open: of these, all values
-are gathered and joined by CuPy. Never run on a device: the calls are held against a recording stand-in.
+Each process has a device of its own. Calls are queued in the program's stream, as bytes where elements are only moved. NCCL
+sums float16 and bfloat16 in these dtypes; it has no sums of 16-bit integers, and leaves the maximum of NaN open: of these, all
+values are gathered and joined by CuPy. Never run on a device: tests compare the calls with those that a recording stand-in
+expects.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ def members(node: Node) -> tuple[list[Node], Mapping[Symbol, NDArray]]:
 
 @dataclass(slots=True, eq=False)
 class _UnitNodes:
-    """Nodes that may be a unit, and for which values they wait, if for any."""
+    """Nodes that may become a unit, and the values that they wait for, if any."""
 
     nodes: list[Node]
     waits: set[frozenset[Symbol]]

@@ -39,7 +39,7 @@ def buckets(graph: Graph, options: Options) -> Graph:
 
 @dataclass(frozen=True, slots=True)
 class _Cluster:
-    """Nodes that stay together, all that they read and write, and whether they have an effect whose order counts."""
+    """Nodes that stay together, the symbols that they read and write, and whether they have an effect whose order counts."""
 
     nodes: tuple[Node, ...]
     reads: frozenset[Symbol]

@@ -35,8 +35,8 @@ class _SumsLocally(OncePerGraph):
 
 
 class _Sums(Remake):
-    """`totals` are the sums over processes that values go through, or have yet to; `awaited` those values whose readers go through
-    the sum in their place.
+    """`totals` has the node that sums over processes for each value that is such a sum, or that can be summed instead of its
+    operands; `awaited` are these operands.
     """
 
     def __init__(self, passes: OncePerGraph, graph: Graph) -> None:

@@ -269,7 +269,7 @@ class Squares:
         return self._tiling.room(code, -(-columns // lanes) * lanes, vectors)
 
     def read(self, code: Code, rows: str, source: Matrix, columns: Bound, target: Matrix) -> None:
-        """Writes the columns of as many rows as a vector has lanes to rows of vectors; at `rows` stand pointers to the former."""
+        """Transposes as many rows as a vector has lanes into rows of vectors; `rows` holds pointers to the source rows."""
         self._call(code, rows, source, columns, target, writes=False)
 
     def write(self, code: Code, rows: str, target: Matrix, columns: Bound, source: Matrix) -> None:

@@ -230,8 +230,8 @@ def _room_for_sums(code: Code, product: Product, shape: Shape) -> Destination:
 
 @dataclass(frozen=True)
 class _Part:
-    """Some panels, together `width` columns, and some rows, at these pointers: to the operands, the result and the tensors that
-    `finish` goes through. `sums` is where `finish` finds the sums.
+    """A part of a product: panels of `width` columns together, and rows, with pointers to the operands, the result and the
+    tensors that `finish` reads. `finish` finds the sums at `sums`.
     """
 
     printer: Printer
