@@ -70,6 +70,7 @@ def _special(
 
 
 def _erfinv(x: NDArray) -> NDArray:
+    x = x.astype(np.float64) if x.dtype == np.longdouble else x
     w = -np.log((1 - x) * (1 + x))
     central = w < 5
     w = np.where(central, w - x.dtype.type(2.5), np.sqrt(w) - 3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -9,10 +10,13 @@ import pytest
 
 import nnc
 import nnc.numpy as nnp
+from nnc.commands.rules import scalar
+from nnc.graph import COMMANDS
 from nnc.testing.fuzz.bounds import with_bounds
 from nnc.testing.fuzz.check import check
 from nnc.testing.fuzz.modes import Mode
 from nnc.testing.fuzz.program import Block, Program, Ref, Step
+from nnc.testing.fuzz.reference import run_reference
 from nnc.testing.fuzz.subject import Subject
 from nnc.testing.fuzz.values import WILD, Input, literal
 
@@ -71,6 +75,21 @@ def test_a_remainder_by_a_number_that_may_be_flushed_to_0_has_no_bound() -> None
     x = np.float32([1e-40, 1e-3])
     _, error = bound_of(lambda x: x % x, x)
     assert np.isinf(error[0]) and np.isfinite(error[1])
+
+
+def test_references_of_long_doubles_have_the_digits_of_float64() -> None:
+    rng = np.random.default_rng(0)
+    for c in (c for c in COMMANDS.values() if c in scalar and c.arity is not None):
+        xs = [rng.uniform(0.1, 0.9, 5) for _ in range(c.arity)]
+        found: list[Any] = []
+        with (
+            suppress(Exception),
+            np.errstate(all="ignore"),
+        ):  # NumPy has no such function of long doubles, or it is of integers
+            wide = run_reference(c, [x.astype(np.longdouble) for x in xs], {})
+            found += zip(run_reference(c, xs, {}), wide, strict=True)
+        for x, y in found:
+            assert x.dtype != np.float64 or np.all((np.abs(x - y) <= 1e-13 * np.abs(x)) | (x != x)), c.name
 
 
 def test_a_comparison_that_rounding_may_turn_is_undecided() -> None:

@@ -58,7 +58,7 @@ _MEETINGS = (
     ("nnp.clip({0}, {1})", 4.0, "real"),
     ("nnp.maximum({0}, {1})", 5.0, "real"),
     ("nnp.full(2, {1}) * {0}.sum()", 4.0, "any"),
-    ("nnp.zeros(2, nnp.full(2, {1}).dtype) + {0}.sum()", 3.0, "any"),
+    ("nnp.full(2, {1})", 3.0, "float"),
     ("nnp.zeros(2, nnp.asarray(nnc.compile(lambda x: {1})({0})).dtype)", 3.0, "number"),
     ("nnp.zeros(2, nnc.vmap(lambda x: {1})(nnp.ravel({0})[:5]).dtype)", 3.0, "number"),
     ("{1} * nnp.arange(3) * nnp.sum({0})", 4.0, "float"),
@@ -113,6 +113,6 @@ def _meeting(source: Source, text: str, kind: str) -> Call | None:
     spec = source.spec(x)
     if not accepts(spec.dtype):
         return None
-    if kind == "double" or (kind == "float" and "0.7" in text) or "0.5" in text:
+    if kind == "double" or "{0}" not in text or (kind == "float" and "0.7" in text) or "0.5" in text:
         return text, (x, source.number(whole=False)), ()
     return text, (x, source.number(whole=True) if kind == "whole" else number_for(source, spec)), ()

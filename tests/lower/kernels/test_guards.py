@@ -10,6 +10,7 @@ import pytest
 import nnc
 import nnc.numpy as nnp
 from nnc import nn
+from nnc.device.targets.x86 import X86
 from nnc.graph import TensorSpec
 from nnc.lower.kernels.domain import Domain, is_reduction
 from nnc.lower.kernels.llvm import print_graph
@@ -119,4 +120,4 @@ def test_a_loop_that_few_rows_need_stands_behind_a_branch() -> None:
         View.whole(0, TensorSpec((8, 320), np.dtype("float32"))),
         View.whole(1, TensorSpec((8,), np.dtype("float32"))),
     ]
-    assert print_graph(graph, views[:1], views[1:], 64).text.count("then") >= 2
+    assert print_graph(graph, views[:1], views[1:], X86).text.count("then") >= 2
