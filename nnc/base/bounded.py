@@ -72,7 +72,7 @@ class BoundedCache(Generic[K, V]):
         self.total = 0
 
     def find(self, key: K) -> V | None:
-        """The value of a key, or None; it is then the last to go."""
+        """Returns the value of a key, or None; it is then the last to go."""
         value = self._values.get(key)
         if value is None:
             return None

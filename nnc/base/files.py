@@ -59,7 +59,7 @@ class Folder:
     descriptor: int | None  # None where the system opens no folders
 
     def open(self, name: str, flags: int, mode: int = _PRIVATE_FILE) -> int:
-        """A descriptor of a file in the folder."""
+        """Returns a descriptor of a file in the folder."""
         return os.open(self._place(name), flags | _FILE, mode, dir_fd=self.descriptor)
 
     def read(self, name: str) -> bytes:
@@ -102,7 +102,7 @@ class Folder:
             raise
 
     def _make_part(self, name: str, mode: int) -> tuple[str, int]:
-        """A new file beside a place, which is locked."""
+        """Returns a new file beside a place, which is locked."""
         while True:
             part = f".{name[:_NAME]}.{os.urandom(4).hex()}.part"
             descriptor = self.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
@@ -135,7 +135,7 @@ class Folder:
                     os.close(descriptor)
 
     def names(self) -> list[str]:
-        """The names of all that is in the folder."""
+        """Returns the names of all that is in the folder."""
         return os.listdir(self.path if self.descriptor is None else self.descriptor)
 
     def facts(self, name: str) -> os.stat_result:

@@ -77,12 +77,12 @@ _OWNERS: WeakSet[Any] = WeakSet()
 
 
 def new_lock() -> threading.Lock:
-    """A lock that is free in a forked process. No code of the user's may run while it is held."""
+    """Returns a lock that is free in a forked process. No code of the user's may run while it is held."""
     return _known(threading.Lock())
 
 
 def new_rlock() -> Any:
-    """A lock that its thread may take again. In a forked process it is free, unless the thread that forked holds it."""
+    """Returns a lock that its thread may take again. In a forked process it is free, unless the thread that forked holds it."""
     return _known(threading.RLock())
 
 

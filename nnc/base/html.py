@@ -88,7 +88,7 @@ def draw(values: np.ndarray[Any, Any]) -> str | None:
 
 
 def _png(colours: np.ndarray[Any, Any]) -> bytes:
-    """A PNG of red, green and blue bytes (rows, columns, 3)."""
+    """Returns a PNG of red, green and blue bytes (rows, columns, 3)."""
     rows, columns, _ = colours.shape
     lines = b"".join(b"\0" + line.tobytes() for line in colours)  # each begins with the number of its filter: none
 
@@ -104,7 +104,7 @@ def _png(colours: np.ndarray[Any, Any]) -> bytes:
 
 
 def format_bytes(nbytes: int) -> str:
-    """A number of bytes for people."""
+    """Returns a number of bytes for people."""
     value, unit = float(nbytes), 0
     while value >= 1024 and unit < 6:
         value, unit = value / 1024, unit + 1

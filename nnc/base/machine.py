@@ -37,7 +37,7 @@ _DESCRIPTION = ".dist-info"  # how the names of folders end that describe distri
 
 
 def version_of(*distributions: str) -> str:
-    """The version of the first distribution that is installed, or "absent"."""
+    """Returns the version of the first distribution that is installed, or "absent"."""
     for name in distributions:
         listed = _listed_version(name)
         if listed:
@@ -52,14 +52,14 @@ def version_of(*distributions: str) -> str:
 
 
 def library_versions() -> dict[str, str]:
-    """The versions of the libraries on which programs and measurements depend. None is loaded for it."""
+    """Returns the versions of the libraries on which programs and measurements depend. None is loaded for it."""
     loaded = {"numpy": np.__version__, "ml_dtypes": ml_dtypes.__version__}
     return loaded | {name: version_of(name) for name in _LIBRARIES}
 
 
 def gpu_library_versions() -> dict[str, str]:
-    """The versions of the libraries on which programs for NVIDIA's GPUs depend beside the others. None is loaded for it, so a
-    library that no package brought is "absent".
+    """Returns the versions of the libraries on which programs for NVIDIA's GPUs depend beside the others. None is loaded for
+    it, so a library that no package brought is "absent".
     """
     return {
         name: version_of(*names) for name, names in (("cupy", CUPY), ("cuBLASLt", CUBLAS), ("nvJitLink", _NVJITLINK))
@@ -67,8 +67,8 @@ def gpu_library_versions() -> dict[str, str]:
 
 
 def _listed_version(distribution: str) -> str:
-    """The version in the name of the folder that describes a distribution, which is found five times sooner than `metadata` finds
-    it; nothing where it is described in another way.
+    """Returns the version in the name of the folder that describes a distribution, which is found five times sooner than
+    `metadata` finds it; nothing where it is described in another way.
     """
     wanted = _normalized(distribution)
     for folder in sys.path:
@@ -112,12 +112,12 @@ def processor(cpuinfo: Path, cpu: str | None = None) -> dict[str, str]:
 
 
 def values_of(rows: list[tuple[str, str, str]], wanted: str) -> list[str]:
-    """The values that stand under a name in rows (name, separator, value), as many as there are."""
+    """Returns the values that stand under a name in rows (name, separator, value), as many as there are."""
     return [value.strip() for name, _, value in rows if name.strip() == wanted]
 
 
 def usable_threads() -> int:
-    """The number of hardware threads that the process may use."""
+    """Returns the number of hardware threads that the process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -189,7 +189,7 @@ def numpy_blas() -> str:
 
 
 def read_text(path: Path) -> str:
-    """The text of a file; empty where it cannot be read."""
+    """Returns the text of a file; empty where it cannot be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:

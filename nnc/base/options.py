@@ -274,7 +274,7 @@ def check_precision(name: str, where: str) -> Precision:
 
 
 def _cache_folder(variables: Mapping[str, str]) -> Path | None:
-    """The folder that the environment names, else where the system keeps caches of the user."""
+    """Returns the folder that the environment names, else where the system keeps caches of the user."""
     if variables.get("NNC_CACHE_DIR"):
         return Path(variables["NNC_CACHE_DIR"])
     if sys.platform == "win32":
@@ -288,7 +288,9 @@ def _cache_folder(variables: Mapping[str, str]) -> Path | None:
 
 
 def _kernel_threads(variables: Mapping[str, str]) -> int | None:
-    """The first number that the variables of the usual libraries give; those read them by themselves, so nothing is refused."""
+    """Returns the first number that the variables of the usual libraries give; those read them by themselves, so nothing is
+    refused.
+    """
     for name in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"):
         match = re.match(r"\s*([1-9]\d*)", variables.get(name, ""))
         if match is not None:

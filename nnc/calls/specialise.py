@@ -173,7 +173,7 @@ Site = tuple[Key, list[Any], Any, tuple[Any, ...]]  # a call's key, its operands
 
 
 def _site_of(args: tuple[Any, ...], kwargs: dict[str, Any], operands: int) -> Site | None:
-    """The key of a call and its operands; None where an operand is of a kind for which there are no keys, and where the
+    """Returns the key of a call and its operands; None where an operand is of a kind for which there are no keys, and where the
     result's device is named.
     """
     key: list[Any] = []
@@ -261,8 +261,8 @@ def _weak_array(x: Any) -> Any:
 
 
 def exact_setting(value: Any) -> Any:
-    """A setting as part of a key: equal only to settings that no function can tell apart (so 1, 1.0 and True differ, and 0.0 and
-    -0.0).
+    """Returns a setting as part of a key: equal only to settings that no function can tell apart (so 1, 1.0 and True differ,
+    and 0.0 and -0.0).
     """
     kind = type(value)
     if kind in _EXACT:

@@ -168,7 +168,7 @@ def spelled(function: F) -> F:
 
 
 def _on_device(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    """The array that a function returns, made on the device that its argument `device` names."""
+    """Returns the array that a function returns, made on the device that its argument `device` names."""
     device = find_device(kwargs["device"], function.__name__)
     check_program(device.name, function.__name__)
     with set_context(device=interpreter_of(device)):
@@ -192,7 +192,9 @@ def check_flag(value: Any, where: str, name: str) -> None:
 
 
 def unknown_argument(where: str, name: str, known: list[str], placed: Sequence[str] = ()) -> ArgumentTypeError:
-    """The error for an argument `name` of a function whose arguments are `known`; those `placed` have no name for callers."""
+    """Returns the error for an argument `name` of a function whose arguments are `known`; those `placed` have no name for
+    callers.
+    """
     meant, form = SPELLINGS.get(name, ((), ""))
     there = [word for word in meant if word in known]
     if there:

@@ -232,9 +232,7 @@ def _div_transpose(cotangents: Cotangents, operands: tuple[Value | Linear, ...])
 
 
 def _floor_divide(x: Any, y: Any) -> Any:
-    """Rounds the quotient down; where an operand is infinite, as the Array API standard prefers, not as Python and NumPy
-    do.
-    """
+    """Rounds the quotient down; where an operand is infinite, as the Array API standard prefers, not as Python and NumPy do."""
     out = np.floor_divide(x, y)
     return np.where(np.isinf(x) | np.isinf(y), np.floor(x / y), out) if x.dtype.kind == "f" else out
 

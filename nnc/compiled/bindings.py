@@ -121,21 +121,21 @@ class Outputs:
 
     @classmethod
     def of(cls, tree: FlatTree, specs: tuple[TensorSpec, ...], weak: tuple[dtypes.Weakness, ...]) -> Outputs:
-        """The outputs of these specs in their places of a result."""
+        """Returns the outputs of these specs in their places of a result."""
         return cls(tree, specs, weak, tree.treedef.is_leaf() and len(tree.where) == 1)
 
     def result(self, memory: Sequence[Any]) -> Any:
-        """The function's result, of the memory of all outputs."""
+        """Returns the function's result, of the memory of all outputs."""
         if self.is_array:
             return new_array(memory[0], self.specs[0], self.weak[0])
         return self.tree.build(list(map(new_array, memory, self.specs, self.weak)))
 
     def build(self, values: Sequence[Any]) -> Any:
-        """The function's result with these values for the outputs of the graph, for another trace."""
+        """Returns the function's result with these values for the outputs of the graph, for another trace."""
         return self.tree.build([with_weakness(x, weak) for x, weak in zip(values, self.weak, strict=True)])
 
     def in_order(self, order: Sequence[int]) -> Results:
-        """The arrays that compiled code makes, in the order in which it makes them."""
+        """Returns the arrays that compiled code makes, in the order in which it makes them."""
         by_place = sorted(zip(order, self.specs, self.weak, strict=True), key=itemgetter(0))
         return Results([spec for _, spec, _ in by_place], [weak for *_, weak in by_place], self.is_array)
 

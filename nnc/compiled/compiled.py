@@ -397,7 +397,7 @@ def _run_eagerly(call: Call) -> Any:
 
 
 def recorder_of(leaves: Iterable[Any]) -> Any:
-    """The dynamic graph whose variables are among `leaves`, if they hold no other traced values."""
+    """Returns the dynamic graph whose variables are among `leaves`, if they hold no other traced values."""
     owners = {id(leaf.owner): leaf.owner for leaf in leaves if isinstance(leaf, Tracer)}
     owner = next(iter(owners.values())) if len(owners) == 1 else None
     return owner if getattr(owner, "is_recorder", False) else None

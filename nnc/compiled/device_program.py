@@ -116,7 +116,7 @@ class DeviceProgram(QueuedProgram):
         return arrays[0] if self._outputs.is_array else self._outputs.tree.build(arrays)
 
     def _place(self, leaf: Any, spec: TensorSpec) -> DeviceMemory:
-        """The memory of an argument on the device."""
+        """Returns the memory of an argument on the device."""
         if type(leaf) is DeviceArray and leaf.owner is self._interpreter:
             return leaf.alive()
         value = as_value(astype(leaf, spec.dtype, "argument") if is_scalar(leaf) else leaf)
@@ -125,7 +125,7 @@ class DeviceProgram(QueuedProgram):
         return memory
 
     def _own(self, leaf: Any, memory: list[Any], place: int) -> DeviceMemory:
-        """The memory of a donated argument, which the program may write over: a copy where somebody else sees it."""
+        """Returns the memory of a donated argument, which the program may write over: a copy where somebody else sees it."""
         own: DeviceMemory = memory[place]
         if not isinstance(leaf, DeviceArray):
             return self._interpreter.copy(own) if own.is_shared else own  # was sent for this call
@@ -138,7 +138,7 @@ class DeviceProgram(QueuedProgram):
 
 
 def program_of(graph: Graph, interpreter: DeviceInterpreter) -> Callable[[Sequence[Array]], Sequence[Array]]:
-    """The commands of an eager call as a program of a device."""
+    """Returns the commands of an eager call as a program of a device."""
     options = Options.from_environment().update(device=interpreter.device.name, cache_folder=None)  # it is a few steps
     tools = toolchain(options.device)
     program = lower(graph, options, tools.choose_kernel, tools.compiler() if options.native else None)
@@ -146,7 +146,7 @@ def program_of(graph: Graph, interpreter: DeviceInterpreter) -> Callable[[Sequen
 
 
 def _ready(arrays: list[DeviceArray]) -> list[DeviceArray]:
-    """The results of a call, for which the host waits if the user wants that."""
+    """Returns the results of a call, for which the host waits if the user wants that."""
     if waits_in_each_call():
         for array in arrays:
             array.block_until_ready()

@@ -107,7 +107,7 @@ class _Lowering:
         )  # programs that references run, on arrays that the host reads
 
     def new_program(self, graph: Graph, expect: Callable[[ProgramAbi], None] | None) -> Program:
-        """The program of the graph; `expect` is told the memory needs of calls once memory is planned."""
+        """Returns the program of the graph; `expect` is told the memory needs of calls once memory is planned."""
         queue = self._queue(self.options)
         queue.begin()
         planned = plan(graph, self.options, self.workspace, queue)

@@ -55,7 +55,7 @@ class Key:
     device: str = CPU
 
     def specs(self) -> list[tuple[TensorSpec, dtypes.Weakness]]:
-        """The spec of each array among the leaves, and whether its dtype is weak."""
+        """Returns the spec of each array among the leaves, and whether its dtype is weak."""
         return [leaf for leaf in self.leaves if is_spec(leaf)]
 
     def is_served_by(self, other: Key) -> bool:
@@ -70,11 +70,11 @@ class Key:
         )
 
     def paths(self, fun: Fun) -> list[str]:
-        """The path of each leaf, from the names of the function's parameters: `params["w"]`."""
+        """Returns the path of each leaf, from the names of the function's parameters: `params["w"]`."""
         return argument_paths(self.treedef, partial(parameter_name, fun, left_out=self.positions))
 
     def path(self, path: Sequence[str], fun: Fun) -> str:
-        """A path within the arguments, from the names of the function's parameters."""
+        """Returns a path within the arguments, from the names of the function's parameters."""
         return argument_path(path, partial(parameter_name, fun, left_out=self.positions))
 
 
@@ -95,7 +95,7 @@ class Call:
     is_running: bool = False
 
     def flat_function(self) -> FlatFunction:
-        """The function of the call's dynamic leaves, with its static arguments filled in."""
+        """Returns the function of the call's dynamic leaves, with its static arguments filled in."""
         fun, args, fixed, positions = self.signature.fun, self.args, self.signature.static_names, self.key.positions
         settings = {name: x for name, x in self.kwargs.items() if name in fixed}
 
@@ -438,7 +438,7 @@ def check_places(leaves: Sequence[Any], where: str, device: str) -> None:
 
 
 def shown_spec(spec: TensorSpec, weak: dtypes.Weakness) -> TensorSpec:
-    """The spec of a leaf with the dtype that it shows."""
+    """Returns the spec of a leaf with the dtype that it shows."""
     return spec.update(dtype=dtypes.shown_dtype(spec.dtype, weak))
 
 
@@ -466,7 +466,9 @@ class Identity:
 
 
 def setting(value: Any) -> Any:
-    """A static value as part of a key: equal to another only if no function can tell them apart (1, 1.0 and True; 0.0, -0.0)."""
+    """Returns a static value as part of a key: equal to another only if no function can tell them apart (1, 1.0 and True; 0.0,
+    -0.0).
+    """
     if isinstance(value, (float, complex)):
         return type(value), repr(value)
     if type(value) is tuple:

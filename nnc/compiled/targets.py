@@ -81,7 +81,7 @@ _KERNELS: tuple[tuple[str, str, str], ...] = (
 
 
 def _cpu_kernels() -> Any:
-    """The CPU's choice of kernels and its compiler. Modules with kernels are imported when their commands are met."""
+    """Returns the CPU's choice of kernels and its compiler. Modules with kernels are imported when their commands are met."""
     found = importlib.import_module("nnc.backends.loaded")
     for module, names, column in _KERNELS:
         load = partial(importlib.import_module, f"nnc.backends.{module}")

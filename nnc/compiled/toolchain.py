@@ -50,7 +50,7 @@ def toolchain(device: str) -> Toolchain:
 
 @cache
 def _toolchain(kind: str) -> Toolchain:
-    """The toolchain for a kind of devices, which is imported when it is first asked for."""
+    """Returns the toolchain for a kind of devices, which is imported when it is first asked for."""
     with collection_paused():
         module = load_kernels(kind)
     return Toolchain(module.choose_kernel, module.candidate_kernels, module.expected_compiler)

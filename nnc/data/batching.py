@@ -158,7 +158,7 @@ class Batches(Generic[B]):
         return self.step // self.per_epoch
 
     def __len__(self) -> int:
-        """The number of batches that are left."""
+        """Returns the number of batches that are left."""
         if self._end is None:
             raise user_error(
                 ArgumentTypeError,
@@ -221,7 +221,7 @@ TRANSFORM = 0x7472616E  # keys of transforms are folded in twice, so that they a
 
 
 def _key_of_transform(key: Any, step: int, share: tuple[int, int]) -> Any:
-    """A key for each step, and for each share where there are several: processes draw other numbers for other rows."""
+    """Returns a key for each step, and for each share where there are several: processes draw other numbers for other rows."""
     own = fold_in(fold_in(key, step), TRANSFORM)
     return own if share[1] == 1 else fold_in(own, share[0])
 
@@ -241,7 +241,7 @@ def _take(leaf: Any, rows: Any) -> Any:
 
 
 def _check_arrays(arrays: Any, leaves: list[Any]) -> int:
-    """The length that all leaves have."""
+    """Returns the length that all leaves have."""
     if not leaves:
         raise user_error(ArgumentError, WHERE, "arrays has no arrays.", fix="pass an array, or a tree of them.")
     lengths = {}
@@ -267,7 +267,7 @@ def _check_arrays(arrays: Any, leaves: list[Any]) -> int:
 
 
 def _check_share(share: Any, batch: int, length: int, drop_last: bool) -> tuple[int, int]:
-    """The number of the part and the number of parts, which split every batch evenly."""
+    """Returns the number of the part and the number of parts, which split every batch evenly."""
     if not isinstance(share, tuple) or len(share) != 2:
         fix = "write share=(nnc.distributed.rank(), nnc.distributed.size())."
         raise user_error(ArgumentTypeError, WHERE, f"share is {share!r}, not a pair (rank, size).", fix=fix)

@@ -16,7 +16,7 @@ from nnc.trace.core.on_device import device_put
 
 
 def as_numpy(leaf: Any, where: str) -> Any:
-    """The leaf itself; of another library's array, NumPy's view of its memory.
+    """Returns the leaf itself; of another library's array, NumPy's view of its memory.
 
     Args:
         leaf: a leaf of a pytree.
@@ -26,7 +26,7 @@ def as_numpy(leaf: Any, where: str) -> Any:
 
 
 def owned(leaf: Any) -> Any:
-    """A copy of a NumPy array, whose maker may write to it again; another leaf as it is.
+    """Returns a copy of a NumPy array, whose maker may write to it again; another leaf as it is.
 
     Args:
         leaf: a leaf of a pytree.
@@ -35,7 +35,7 @@ def owned(leaf: Any) -> Any:
 
 
 def send(leaf: Any, device: str) -> Any:
-    """An array on a device; a number or another object as it is.
+    """Returns an array on a device; a number or another object as it is.
 
     Args:
         leaf: a leaf of a pytree.

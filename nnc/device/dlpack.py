@@ -61,7 +61,7 @@ is_foreign: Callable[[type], bool] = lru_cache(maxsize=_CLASSES)(_is_foreign)
 
 
 def _code(capsule: Any) -> ctypes.c_uint8:
-    """The code of a capsule's dtype, to be read and written."""
+    """Returns the code of a capsule's dtype, to be read and written."""
     name = _name(capsule)
     return ctypes.c_uint8.from_address((_pointer(capsule, name) or 0) + CODE_AT[name or b""])
 

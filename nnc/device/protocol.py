@@ -402,7 +402,7 @@ class SharingDevice(Accelerator, Protocol):
         ...
 
     def describe(self, memory: Any, shape: tuple[int, ...], dtype: Any) -> dict[str, Any]:
-        """The array by the CUDA array interface, version 3.
+        """Returns the array by the CUDA array interface, version 3.
 
         Args:
             memory: the memory of the array, which must be contiguous.
@@ -415,7 +415,8 @@ class SharingDevice(Accelerator, Protocol):
         ...
 
     def receive(self, x: Any) -> tuple[Block, tuple[int, ...], Any]:
-        """The block, the shape and the dtype of another library's array. Later work in the device's own stream finds its elements.
+        """Returns the block, the shape and the dtype of another library's array. Later work in the device's own stream finds
+        its elements.
 
         Args:
             x: has `__dlpack__`, and lies on this device. It is copied where its elements do not lie one after the other, or begin

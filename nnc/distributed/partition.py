@@ -70,5 +70,5 @@ def gather(value: A, *, mesh: Mesh) -> A:
 
 
 def spec_of_split(split: Split) -> PartitionSpec:
-    """The spec of a leaf."""
+    """Returns the spec of a leaf."""
     return PartitionSpec(*(None if axis is None else axis[0] for axis in split))

@@ -481,7 +481,7 @@ def word_anew(run: Callable[[], Any], source: SourceLine | None) -> None:
 
 
 def shorten(value: Any) -> str:
-    """The repr of a value, cut to 60 characters, for messages."""
+    """Returns the repr of a value, cut to 60 characters, for messages."""
     try:
         text = repr(value)
     except RecursionError:  # a container of thousands of containers

@@ -97,6 +97,6 @@ def _check_regular(where: str, place: Path, mode: int, fix: str) -> None:
 
 
 def _shown(place: Path) -> str:
-    """The path, cut where it is longer than any file's."""
+    """Returns the path, cut where it is longer than any file's."""
     text = str(place)
     return text if len(text) <= 300 else f"{text[:200]}... ({len(text)} characters)"

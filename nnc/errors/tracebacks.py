@@ -73,7 +73,9 @@ def leave(
 
 
 def _no_memory(error: BaseException, name: str, caller: FrameType) -> OutOfMemoryError | None:
-    """The error for memory that nnc itself asked for in vain; None for other errors, and where an outer boundary words it."""
+    """Returns the error for memory that nnc itself asked for in vain; None for other errors, and where an outer boundary words
+    it.
+    """
     is_too_big = isinstance(error, ValueError) and str(error).startswith(_TOO_BIG)
     if (
         not (isinstance(error, MemoryError) or is_too_big)

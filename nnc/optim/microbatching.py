@@ -29,7 +29,7 @@ Function = Callable[..., Any]
 
 
 class AccumulationType(enum.Enum):
-    """How the results of the parts are combined to one result.
+    """The ways to combine the results of the parts to one result.
 
     Example:
         >>> total = microbatch(lambda x: nnp.sum(x), 0, 2, AccumulationType.SUM)

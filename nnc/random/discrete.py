@@ -138,7 +138,7 @@ def _below(key: Array, shape: Shape, low: Any, high: Any, dtype: dtypes.DType, w
 
 
 def _remainder(words: Sequence[Array], span: Any) -> Array:
-    """The remainder by `span` of the number that two words make, if no product overflows; as jax.random."""
+    """Returns the remainder by `span` of the number that two words make, if no product overflows; as jax.random."""
     upper, lower = words
     half = upper.spec.dtype.type(1 << 4 * upper.spec.dtype.itemsize)
     remainder = half % span if isinstance(span, np.generic) else apply(ew.remainder, half, span)
@@ -148,8 +148,8 @@ def _remainder(words: Sequence[Array], span: Any) -> Array:
 
 
 def _share(words: Sequence[Array], span: Array) -> Array:
-    """The number that two words make, times `span`, without the lower two words of the product (Lemire, "Fast random integer
-    generation in an interval", 2019).
+    """Returns the number that two words make, times `span`, without the lower two words of the product (Lemire, "Fast random
+    integer generation in an interval", 2019).
     """
     upper, lower = words
     (high, low), carried = _wide_product(upper, span), _wide_product(lower, span)[0]
@@ -158,7 +158,7 @@ def _share(words: Sequence[Array], span: Array) -> Array:
 
 
 def _wide_product(x: Array, y: Array) -> tuple[Array, Array]:
-    """The upper and the lower word of a product."""
+    """Returns the upper and the lower word of a product."""
     bits = 4 * x.spec.dtype.itemsize
     half, mask = x.spec.dtype.type(bits), x.spec.dtype.type((1 << bits) - 1)
     (a, b), (c, d) = ((v >> half, v & mask) for v in (x, y))
@@ -179,7 +179,7 @@ def _shuffle(key: Array, x: Array, axis: int) -> Array:
 
 @spelled
 def permutation(key: ArrayLike, x: ArrayLike, axis: int = 0, independent: bool = False) -> Array:
-    """The elements of `x` in random order along an axis, or the numbers below an integer `x`.
+    """Returns the elements of `x` in random order along an axis, or the numbers below an integer `x`.
 
     Args:
         key: a key that is used for nothing else.

@@ -72,7 +72,7 @@ def multivariate_normal(
 
 
 def _root(cov: Array, method: str) -> Array:
-    """A with A Aᵀ = cov."""
+    """Returns a with A Aᵀ = cov."""
     if method == "cholesky":
         return factor.cholesky(cov)
     if method == "eigh":

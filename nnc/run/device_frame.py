@@ -260,7 +260,7 @@ class DeviceFrame:
     # -- results and errors --------------------------------------------------------------------------------------------
 
     def _output(self, output: _Output, inputs: Sequence[DeviceMemory], made: Sequence[DeviceMemory]) -> DeviceMemory:
-        """The memory of an output; a copy where that is a part of other memory."""
+        """Returns the memory of an output; a copy where that is a part of other memory."""
         view, kind, number, is_whole = output
         if is_whole:
             return made[number] if kind is Kind.OUTPUT else inputs[number]

@@ -132,7 +132,7 @@ def check_inputs(outside: ProgramAbi, inputs: Sequence[NDArray]) -> list[NDArray
 
 
 def _meeting(arrays: Sequence[NDArray]) -> set[int]:
-    """The positions of contiguous arrays that share memory with others among them."""
+    """Returns the positions of contiguous arrays that share memory with others among them."""
     places = sorted((x.ctypes.data, x.nbytes, i) for i, x in enumerate(arrays) if x.nbytes)
     found: set[int] = set()
     reach, last = 0, -1  # of the arrays before: the end of the memory, and its owner

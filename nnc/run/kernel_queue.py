@@ -129,7 +129,7 @@ class KernelQueue:
 
 
 def _places(views: Sequence[View]) -> tuple[Any, ...]:
-    """The places of operands, on which kernels of devices depend: those that share a buffer, and offsets, for alignment."""
+    """Returns the places of operands, on which kernels of devices depend: those that share a buffer, and offsets, for alignment."""
     buffers = [view.buffer for view in views]
     return tuple([(buffers.index(view.buffer), view.offset, view.advances) for view in views])
 
@@ -180,7 +180,7 @@ def fused_alone(graph: Graph) -> Graph:
 
 
 def _with_views(nodes: Sequence[Node], kept: set[Node]) -> Graph:
-    """The graph of some nodes, and of the views that they read through."""
+    """Returns the graph of some nodes, and of the views that they read through."""
     writer = {symbol: node for node in nodes for symbol in node.outputs} if kept else {}
     left = [symbol for node in kept for symbol in node.inputs]
     while left:

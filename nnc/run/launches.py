@@ -49,7 +49,7 @@ class Launches:
         return tuple(step for step in walk(self.steps) if step.region is None)
 
     def of(self, step: Step) -> tuple[Launch, ...]:
-        """The launches of a step."""
+        """Returns the launches of a step."""
         kernel = self.printed.get(id(step))
         if kernel is not None:
             return kernel.launches
@@ -96,7 +96,7 @@ class Launches:
         return {id(step): first + end - len(self.of(step)) for step, end in zip(self.kernels, ends, strict=True)}
 
     def status_word(self, step: Step) -> int:
-        """The word that holds the address of a step's status word."""
+        """Returns the word that holds the address of a step's status word."""
         return self.layout.state(self._fetched - len(self.refusing) + self.refusing.index(step))
 
     @property
@@ -110,11 +110,11 @@ class Launches:
         return len(self.schedule.streams) + self.events + handles + len(self.refusing)
 
     def stream_word(self, number: int) -> int:
-        """The word of a stream's handle."""
+        """Returns the word of a stream's handle."""
         return self.layout.state(number)
 
     def event_word(self, number: int) -> int:
-        """The word of an event's handle."""
+        """Returns the word of an event's handle."""
         return self.layout.state(len(self.schedule.streams) + number)
 
     @property
@@ -123,7 +123,7 @@ class Launches:
         return self.event_word(len(self.told))
 
     def end_word(self, stream: int) -> int:
-        """The word of the event that marks the end of a stream of `joined`."""
+        """Returns the word of the event that marks the end of a stream of `joined`."""
         return self.event_word(len(self.told) + 1 + self.joined.index(stream))
 
     @property

@@ -44,7 +44,7 @@ class Program:
 
     @classmethod
     def of(cls, planned: Planned, schedule: Schedule, choose: Callable[[Step], Kernel]) -> Program:
-        """The program of a plan and a schedule; `choose` gives the kernel of a step."""
+        """Returns the program of a plan and a schedule; `choose` gives the kernel of a step."""
         kernels = {id(step): choose(step) for step in walk(planned.bound.steps) if step.region is None}
         parts = ProgramParts(planned, schedule, kernels, {})
         return cls(lambda: parts, len(schedule.streams) > 1)
@@ -135,7 +135,7 @@ class Program:
         return self.code.parts().printed if self.code is not None else {}
 
     def functions(self) -> Mapping[int, Function]:
-        """The compiled kernels of steps, each as a function of its own, by identity."""
+        """Returns the compiled kernels of steps, each as a function of its own, by identity."""
         return self.code.functions() if self.code is not None else {}
 
     def kernel_of(self, step: Step) -> Kernel:
@@ -201,7 +201,7 @@ class Program:
         return make_cost(self.planned)
 
     def as_text(self) -> str:
-        """The readable form: buffers with their places, steps with their kernels."""
+        """Returns the readable form: buffers with their places, steps with their kernels."""
         return program_text(self.planned, lambda step: self.kernel_of(step).backend)
 
     def __str__(self) -> str:

@@ -45,7 +45,7 @@ class StepTable:
         self.room = max(self.room, len(operands))
 
     def text(self, name: str) -> str:
-        """The constants `@{name}.functions` and `@{name}.words`."""
+        """Returns the constants `@{name}.functions` and `@{name}.words`."""
         functions = ", ".join([f"ptr @{function}" for function in self.functions])
         words = ", ".join([f"i64 {word}" for word in self.words])
         return (

@@ -104,7 +104,7 @@ class Walker:
             self._drive("cuLaunchKernel", kernel, *extents, self._stream, ctypes.addressof(pointers), None)
 
     def _operand(self, step: Step, number: int) -> int:
-        """The address of an operand of a launch."""
+        """Returns the address of an operand of a launch."""
         views = (*step.inputs, *step.outputs)
         if number == len(views):
             return int(self._words[self._launches.status_word(step)])

@@ -179,7 +179,7 @@ class CudaDevice:
             out.block.owner.depend_on(waiting)
 
     def library(self, make: Callable[[CudaDevice], T]) -> T:
-        """An object that a library has for this device, which is made once.
+        """Returns an object that a library has for this device, which is made once.
 
         Args:
             make: makes the value.
@@ -206,7 +206,7 @@ class CudaDevice:
     def view(
         self, address: int, shape: Sequence[int], dtype: Any, strides: Sequence[int] | None = None, owner: Any = None
     ) -> Any:
-        """An array of CuPy in memory of the device.
+        """Returns an array of CuPy in memory of the device.
 
         Args:
             address: the address of the first element.
@@ -250,7 +250,7 @@ class CudaDevice:
             return dlpack.capsule_of(array, is_bfloat16, stream=stream, **options)
 
     def describe(self, memory: DeviceMemory, shape: tuple[int, ...], dtype: DType) -> dict[str, Any]:
-        """The array by the CUDA array interface, version 3: a reader lets its stream wait for the device's own.
+        """Returns the array by the CUDA array interface, version 3: a reader lets its stream wait for the device's own.
 
         Args:
             memory: the memory of the array, which must be contiguous.
@@ -276,7 +276,8 @@ class CudaDevice:
         memory.share()
 
     def receive(self, x: Any) -> tuple[Block, tuple[int, ...], DType]:
-        """The block, the shape and the dtype of another library's array. Later work in the device's own stream finds its elements.
+        """Returns the block, the shape and the dtype of another library's array. Later work in the device's own stream finds
+        its elements.
 
         Args:
             x: has `__dlpack__`, and lies on this device. It is copied where its elements do not lie one after the other, or begin
@@ -336,7 +337,7 @@ class CudaDevice:
             self.cupy.cuda.runtime.streamSynchronize(stream)
 
     def time(self, run: Callable[[int], None], behind: int) -> float:
-        """The milliseconds of work on the device. The host waits for it, and for all work in a stream before.
+        """Returns the milliseconds of work on the device. The host waits for it, and for all work in a stream before.
 
         The work is captured, so that the host's time to queue it does not count.
 
@@ -378,7 +379,7 @@ class CudaDevice:
             self.cupy.cuda.runtime.memsetAsync(block.address, 0, block.nbytes, self.stream.handle)
 
     def find_functions(self, code: bytes, names: Sequence[str]) -> Mapping[str, Any]:
-        """The functions of a module, by name; each keeps the module.
+        """Returns the functions of a module, by name; each keeps the module.
 
         Args:
             code: machine code, or PTX.
@@ -391,7 +392,7 @@ class CudaDevice:
 
 
 def _find_target(context: Context) -> str:
-    """The processor of a device, by NVIDIA's name."""
+    """Returns the processor of a device, by NVIDIA's name."""
     cupy = context.cupy
     try:
         count = int(cupy.cuda.runtime.getDeviceCount())

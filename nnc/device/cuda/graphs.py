@@ -135,7 +135,7 @@ class Capture:
         self.table = (ctypes.c_void_p * len(addresses))(*addresses)
 
     def finish(self) -> list[Node[Work]]:
-        """The launches, each with those that it follows."""
+        """Returns the launches, each with those that it follows."""
         return self._tracker.finish()
 
     def _guarded(self, function: Callable[..., None]) -> Callable[..., int]:
@@ -237,7 +237,7 @@ class Segment:
         self._call("cuGraphLaunch", self.kept[next(reversed(self.kept))].executable, stream.handle)
 
     def _new(self) -> _Made:
-        """A graph for the present addresses."""
+        """Returns a graph for the present addresses."""
         if len(self.kept) == _MOST_KEPT:
             oldest = self.kept.pop(next(iter(self.kept)))
             if oldest.update(self.nodes):
@@ -256,11 +256,11 @@ class _Functions:
             raise failure(self._context.name, self._context.libraries.text_of(code))
 
     def code(self, name: str, *arguments: Any) -> int:
-        """The result of a function: 0, or the number of an error."""
+        """Returns the result of a function: 0, or the number of an error."""
         return int(self._context.libraries.graph_functions[name](*arguments))
 
     def new(self, name: str, *arguments: Any) -> int:
-        """The handle that a function makes."""
+        """Returns the handle that a function makes."""
         made = ctypes.c_void_p()
         self(name, ctypes.byref(made), *arguments)
         return made.value or 0
@@ -311,7 +311,7 @@ class _Made:
             self._call("cuGraphDestroy", inner)
 
     def _captured(self, node: Node[Work]) -> int:
-        """The graph of a library's call."""
+        """Returns the graph of a library's call."""
         call = node.kernel
         if not isinstance(call, Call):
             raise InternalError("capture: a step that runs from Python is a part of a graph")
@@ -330,7 +330,9 @@ class _Made:
 
 
 def _parameters(kernel: Kernel, addresses: Sequence[int]) -> tuple[KernelParameters, Any]:
-    """The parameters of a kernel node, and the memory that they point to, which is read while the node is made or changed."""
+    """Returns the parameters of a kernel node, and the memory that they point to, which is read while the node is made or
+    changed.
+    """
     values = (ctypes.c_uint64 * len(addresses))(*addresses)
     begin = ctypes.addressof(values)
     pointers = (ctypes.c_void_p * len(addresses))(*(begin + 8 * i for i in range(len(addresses))))

@@ -95,7 +95,7 @@ class RepeatedCall(Protocol):
         ...
 
     def library_call(self, addresses: Sequence[int]) -> LibraryCall | None:
-        """The C call by which the step was queued; None where it was none, or several.
+        """Returns the C call by which the step was queued; None where it was none, or several.
 
         Args:
             addresses: the addresses of its operands.

@@ -116,7 +116,7 @@ class Lease:
         return bool(self._completions)
 
     def pending(self) -> tuple[Completion, ...]:
-        """The calls that are not known to be right."""
+        """Returns the calls that are not known to be right."""
         if self._completions:
             self._completions = tuple(each for each in self._completions if not each.is_known_fine())
         return self._completions

@@ -266,9 +266,7 @@ def generic_form(graph: Graph, views: Sequence[View], least: int) -> tuple[int, 
 
 @remembered  # equal kernels share a graph
 def graph_key(graph: Graph, with_shapes: bool) -> Any:
-    """Returns a key of a fused graph, apart from its symbols; without shapes for flat graphs, which treat every element
-    alike.
-    """
+    """Returns a key of a fused graph, apart from its symbols; without shapes for flat graphs, which treat every element alike."""
     number: dict[Symbol, int] = {}
     for symbol in graph.symbols():
         number[symbol] = len(number)

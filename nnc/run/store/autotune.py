@@ -51,7 +51,7 @@ class Tuner:
     def __call__(
         self, command: Command, specs: tuple[TensorSpec, ...], params: Mapping[str, Any], machine: Target
     ) -> Kernel:
-        """The kernel to run a command on inputs of these specs."""
+        """Returns the kernel to run a command on inputs of these specs."""
         asked = command, specs, tuple(sorted(params.items())), machine
         if asked not in self._known:
             self._known[asked] = self._choose(command, specs, params, machine)
@@ -92,7 +92,9 @@ class Tuner:
 def measure(
     command: Command, kernels: Sequence[Kernel], specs: tuple[TensorSpec, ...], params: Mapping[str, Any]
 ) -> dict[int, float]:
-    """The shortest time of each kernel that runs on made-up data, in seconds, by its place in `kernels`; they take turns."""
+    """Returns the shortest time of each kernel that runs on made-up data, in seconds, by its place in `kernels`; they take
+    turns.
+    """
     with np.errstate(all="ignore"):
         runs = {i: _prepare(command, kernel, specs, params) for i, kernel in enumerate(kernels)}
         spent = dict.fromkeys(runs, 0.0)
@@ -116,7 +118,7 @@ def measure(
 def _prepare(
     command: Command, kernel: Kernel, specs: tuple[TensorSpec, ...], params: Mapping[str, Any]
 ) -> Callable[[], None]:
-    """A run of a kernel, on inputs, outputs and workspace of its own."""
+    """Returns a run of a kernel, on inputs, outputs and workspace of its own."""
     inputs = [scratch(spec, i) for i, spec in enumerate(specs)]
     outputs = [np.empty(spec.shape, spec.dtype) for spec in infer_specs(command, specs, params)]
     nbytes = kernel.workspace(specs, params)

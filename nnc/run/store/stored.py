@@ -76,7 +76,7 @@ class ProgramPlace:
     constants: str = ""  # a digest that tells them from others, if they were read before anything else of the graph
 
     def read(self) -> StoredProgram | None:
-        """The program, without kernels; None where there is none, or no sound one."""
+        """Returns the program, without kernels; None where there is none, or no sound one."""
         if not self.cache.holds(_KIND):
             self.constants = _constants_digest(self.graph)
             return None
@@ -160,7 +160,7 @@ def _constants_digest(graph: Graph) -> str:
 
 
 def _commands(bound: Bound) -> set[str]:
-    """The names of all commands of a program."""
+    """Returns the names of all commands of a program."""
     steps = list(walk(bound.steps))
     inner = (node for step in steps for graph in step.graphs for node in graph.walk())
     return {step.command.name for step in steps} | {node.command.name for node in inner}
@@ -209,7 +209,7 @@ def _python_files(
 
 @cache
 def _here(kind: str) -> dict[str, str]:
-    """The versions and the processor that programs for a kind of devices are made for."""
+    """Returns the versions and the processor that programs for a kind of devices are made for."""
     facts = processor(Path("/proc/cpuinfo"), chosen_cpu())
     of_gpus = gpu_library_versions() if kind == CUDA else {}
     return {**facts, "python": platform.python_version(), **library_versions(), **of_gpus}
@@ -217,7 +217,7 @@ def _here(kind: str) -> dict[str, str]:
 
 @lru_cache(maxsize=1)
 def foreign_commands(version: int) -> frozenset[str]:
-    """The commands that another package changes, in this version of the registry: its files may change unnoticed."""
+    """Returns the commands that another package changes, in this version of the registry: its files may change unnoticed."""
     return frozenset(
         each.name for column in ATTRIBUTES.values() for each, value in column.items() if not _is_own(value)
     )

@@ -59,7 +59,7 @@ class PtxKernel:
     shared: int = 0
 
     def sized(self, grid: Extent, block: Extent, shared: int) -> PtxKernel:
-        """The kernel for a launch of this size."""
+        """Returns the kernel for a launch of this size."""
         return replace(self, grid=grid, block=block, shared=shared)
 
     def bind(self, pool: SimPool, addresses: Sequence[int]) -> Work:
@@ -100,7 +100,7 @@ class PtxKernel:
 
 
 def _region(role: Role, address: int, use: Use) -> Region:
-    """The memory of an array, for the interpreter."""
+    """Returns the memory of an array, for the interpreter."""
     data = use.lease.bytes[use.first : use.end]
     filled = None if role.is_filled else np.zeros(data.nbytes, bool)
     return Region(role.name, address + role.operand.first, data, filled, role.operand.writes)

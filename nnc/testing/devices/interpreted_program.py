@@ -46,7 +46,7 @@ class InterpretedModule(SimModule):
             return self._interpreter.load(compiler.assemble([*kernels.values()], self._interpreter.target))
 
     def handles(self, step: Step, launches: Launches) -> list[int]:
-        """The handles of the launches of a step."""
+        """Returns the handles of the launches of a step."""
         kernel = self._program.printed.get(id(step))
         if kernel is None:
             return super().handles(step, launches)
@@ -54,7 +54,7 @@ class InterpretedModule(SimModule):
         return [add(self._launched(step, kernel, number, name)) for number in range(len(kernel.launches))]
 
     def _launched(self, step: Step, kernel: DeviceKernel, number: int, name: str) -> PtxKernel:
-        """A launch of a step."""
+        """Returns a launch of a step."""
         launch, operands = kernel.launches[number], operands_of(step)
         if kernel.may_fail:
             operands.append(_STATUS)
@@ -91,12 +91,12 @@ class InterpretedModule(SimModule):
 
 
 def _results(step: Step) -> int:
-    """The number of outputs of a step that are results: behind them may lie a workspace."""
+    """Returns the number of outputs of a step that are results: behind them may lie a workspace."""
     return len(step.graphs[0].outputs) if step.graphs else step.command.outputs or len(step.outputs)
 
 
 def _name(step: Step, number: int) -> str:
-    """An operand of a step in words."""
+    """Returns an operand of a step in words."""
     count = len(step.inputs)
     if number < count:
         return f"input {number}"

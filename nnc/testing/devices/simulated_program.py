@@ -37,7 +37,7 @@ class SimModule:
         self._tapes = Tapes(program)
 
     def handles(self, step: Step, launches: Launches) -> list[int]:
-        """The handles of the launches of a step."""
+        """Returns the handles of the launches of a step."""
         return [self._device.driver.add_kernel(self._kernel(step, launches))]
 
     def name_of(self, step: Step, launches: Launches) -> str:
@@ -99,7 +99,7 @@ class SimModule:
 
 
 def operands_of(step: Step) -> list[Operand]:
-    """The operands of a step: its inputs, then its outputs."""
+    """Returns the operands of a step: its inputs, then its outputs."""
     return [*(_operand(view, False) for view in step.inputs), *(_operand(view, True) for view in step.outputs)]
 
 

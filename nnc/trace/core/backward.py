@@ -100,7 +100,7 @@ def _pull(
 
 
 def fill_cotangents(specs: Sequence[TensorSpec], cotangents: Tangents) -> Cotangents:
-    """The cotangents of outputs of these specs, with zeros in place of None."""
+    """Returns the cotangents of outputs of these specs, with zeros in place of None."""
     return tuple([zeros(spec) if ct is None else ct for spec, ct in zip(specs, cotangents, strict=True)])
 
 
@@ -121,7 +121,7 @@ def run_forward(
 
 
 def _pushed(graph: Graph) -> Graph:
-    """A linear graph, such as that of a loop's iteration, as one that can be run."""
+    """Returns a linear graph, such as that of a loop's iteration, as one that can be run."""
     if not any(node.command is pull_only for node in graph.walk()):
         return graph
     return stage(lambda *values: push_graph(graph, values), graph.input_specs, name=graph.name).graph
@@ -147,7 +147,7 @@ class Reached:
         self.flags: tuple[bool, ...] = ()
 
     def __call__(self, *cotangents: Any) -> list[Any]:
-        """The cotangents of the operands that are reached."""
+        """Returns the cotangents of the operands that are reached."""
         found = self._pull(cotangents)
         self.flags = tuple(ct is not None for ct in found)
         return [ct for ct in found if ct is not None]

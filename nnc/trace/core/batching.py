@@ -26,7 +26,7 @@ class BatchTracer(Tracer):
         self.value = value
 
     def varying_over(self) -> Axes | None:
-        """The axes over which its rows vary."""
+        """Returns the axes over which its rows vary."""
         return varying_over(self.value)
 
 
@@ -40,7 +40,7 @@ class BatchTrace:
         self.alive = True
 
     def split(self, value: Any) -> tuple[Any, bool]:
-        """The value at the enclosing level, and whether it has the batch axis."""
+        """Returns the value at the enclosing level, and whether it has the batch axis."""
         if isinstance(value, BatchTracer) and value.owner is self:
             return value.value, True
         return as_value(value), False

@@ -39,7 +39,7 @@ class Traced:
     weak: list[Weakness]
 
     def run(self, operands: Sequence[Any]) -> list[Any]:
-        """The results; `operands` are the numbers of the place and the function's arguments."""
+        """Returns the results; `operands` are the numbers of the place and the function's arguments."""
         found = self.staged.graph.evaluate([*operands, *self.staged.captured])
         return [x.as_weak(weak) if weak else x for x, weak in zip(map(as_value, found), self.weak, strict=True)]
 
@@ -96,8 +96,8 @@ class Place:
     def _trace(
         self, fun: Callable[..., Sequence[Any]], operands: Sequence[Any], over: Varying, is_rule: bool, probes: bool
     ) -> tuple[Staged, list[Axes | None], list[Weakness]]:
-        """The graph of `fun(axes, *values)`, which gets the axes as they are bound within; over which axes its results vary; and
-        which of them are weak.
+        """Returns the graph of `fun(axes, *values)`, which gets the axes as they are bound within; over which axes its results
+        vary; and which of them are weak.
         """
         count, name = len(self.axes), name_of(self.function)
         trace = NamedStagingTrace(f"rule of {name}" if is_rule else name)
@@ -125,7 +125,7 @@ class Place:
         return staged, [_in_terms_of(former, axes) for axes in staged.axes], weak
 
     def _of_graph(self, staged: Staged, over: Varying) -> list[Axes | None]:
-        """The axes over which the results of a graph vary; constants vary over none."""
+        """Returns the axes over which the results of a graph vary; constants vary over none."""
         own: Varying = [frozenset((axis,)) for axis in self.axes]
         known = zip(staged.graph.inputs, [*own, *over, *map(varying_over, staged.captured)], strict=True)
         found = axes_within(staged.graph, dict(known))
@@ -134,11 +134,13 @@ class Place:
     def results_vary_over(
         self, fun: Callable[..., Sequence[Any]], operands: Sequence[Any], over: Varying
     ) -> Axes | None:
-        """The axes over which some result of a rule varies; `operands` may be shapes."""
+        """Returns the axes over which some result of a rule varies; `operands` may be shapes."""
         return union(self._trace(lambda _, *values: fun(*values), operands, over, True, True)[1])
 
     def lacking(self, outputs: Varying) -> Axes:
-        """The axes over which a rule may find that outputs vary, though some here do not. None within a rule that is asked."""
+        """Returns the axes over which a rule may find that outputs vary, though some here do not. None within a rule that is
+        asked.
+        """
         if any(axes is None for axes in outputs) or self.is_probed():
             return NOWHERE
         return frozenset(axis for axis in self.axes if any(axis not in axes for axes in outputs if axes is not None))

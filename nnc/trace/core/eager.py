@@ -174,7 +174,7 @@ def _make_plan(
 
 
 def _if_allowed(run: Callable[[Arrays], Sequence[NDArray]], nbytes: int) -> Callable[[Arrays], Sequence[NDArray]]:
-    """A run that makes large results, which the process must be allowed to have."""
+    """Returns a run that makes large results, which the process must be allowed to have."""
 
     def run_if_allowed(arrays: Arrays) -> Sequence[NDArray]:
         check_memory(nbytes)
@@ -186,7 +186,7 @@ def _if_allowed(run: Callable[[Arrays], Sequence[NDArray]], nbytes: int) -> Call
 def _numpy_function(
     command: Command, specs: tuple[TensorSpec, ...], outputs: tuple[TensorSpec, ...], params: Mapping[str, Any]
 ) -> Callable[..., Any] | None:
-    """The one function of NumPy that runs a command; None where a kernel or the reference does.
+    """Returns the one function of NumPy that runs a command; None where a kernel or the reference does.
 
     Views are NumPy's, as they copy nothing, and so are small commands: to call machine code takes longer than to call NumPy.
     """
@@ -271,7 +271,7 @@ class _SubGraphs:
 
 
 def _planned(graph: Graph) -> Callable[[Arrays], list[NDArray]]:
-    """A graph as calls of kernels one after the other. Values have places: inputs, then constants, then results."""
+    """Returns a graph as calls of kernels one after the other. Values have places: inputs, then constants, then results."""
     makers = {symbol: node for node in graph.nodes for symbol in node.outputs}
     plans = {
         node: find_plan(node.command, tuple([x.spec for x in node.inputs]), node.params, node.graphs)
@@ -305,7 +305,7 @@ def _planned(graph: Graph) -> Callable[[Arrays], list[NDArray]]:
 
 
 def _by_interpreter(node: Node) -> Callable[[Arrays], Sequence[NDArray]]:
-    """A node that is no call of a kernel: users' functions see the node's line, and arrays that they cannot write to."""
+    """Returns a node that is no call of a kernel: users' functions see the node's line, and arrays that they cannot write to."""
 
     def run(arrays: Arrays) -> list[NDArray]:
         with set_context(source=node.source):
@@ -315,7 +315,7 @@ def _by_interpreter(node: Node) -> Callable[[Arrays], Sequence[NDArray]]:
 
 
 def _with_line(run: Callable[[Arrays], Sequence[NDArray]], node: Node) -> Callable[[Arrays], Sequence[NDArray]]:
-    """A kernel whose errors have the node's line."""
+    """Returns a kernel whose errors have the node's line."""
 
     def run_with_line(arrays: Arrays) -> Sequence[NDArray]:
         try:

@@ -29,13 +29,13 @@ T = TypeVar("T")
 
 
 def name_of(fun: Callable[..., Any]) -> str:
-    """A name for `fun` in messages."""
+    """Returns a name for `fun` in messages."""
     inner = getattr(fun, "__wrapped__", None) or getattr(fun, "func", None)
     return getattr(fun, "__name__", None) or (name_of(inner) if inner is not None else type(fun).__name__)
 
 
 def definition_of(fun: Any) -> str:
-    """The file and line where the user defined `fun`, as far as they are known."""
+    """Returns the file and line where the user defined `fun`, as far as they are known."""
     code = getattr(inspect.unwrap(fun) if callable(fun) else fun, "__code__", None)
     return f"at {short_path(code.co_filename)}:{code.co_firstlineno}" if code is not None else f"({type(fun).__name__})"
 
@@ -98,7 +98,7 @@ def call_function(
 
 
 def check_argnums(where: str, argnums: int | Sequence[int], fix: str) -> tuple[int, ...]:
-    """The argument numbers as a tuple; raises ArgumentTypeError unless they are ints."""
+    """Returns the argument numbers as a tuple; raises ArgumentTypeError unless they are ints."""
     positions = tuple(argnums) if isinstance(argnums, (tuple, list)) else (argnums,)
     if any(hasattr(i, "shape") or isinstance(i, (float, complex)) for i in positions):
         fix = f"write {where}(f)(x): the arguments go to the function that {where} returns."
@@ -178,7 +178,7 @@ class FlatTree:
             return as_operand(x, name_of(fun), f"argument {paths[place]}")
 
     def build(self, values: Sequence[Any]) -> Any:
-        """The tree with these dynamic leaves."""
+        """Returns the tree with these dynamic leaves."""
         if len(self.where) == len(self.leaves) == len(values):
             return tree.unflatten(self.treedef, values)
         leaves = list(self.leaves)
@@ -200,7 +200,7 @@ class FlatTree:
         return FlatTree(self.build(values))
 
     def paths(self) -> list[str]:
-        """The path of each dynamic leaf."""
+        """Returns the path of each dynamic leaf."""
         paths = tree.paths(self.treedef)
         return ["".join(paths[i]) for i in self.where]
 
@@ -266,7 +266,7 @@ def parameter_name(fun: Callable[..., Any], position: int, left_out: frozenset[i
 
 
 def with_arrays(value: T) -> T:
-    """A pytree with nnc arrays in place of other libraries' arrays; `value` itself where it has none."""
+    """Returns a pytree with nnc arrays in place of other libraries' arrays; `value` itself where it has none."""
     leaves, treedef = tree.flatten(value)
     places = [i for i, leaf in enumerate(leaves) if is_foreign(type(leaf))]
     for i in places:
@@ -277,7 +277,7 @@ def with_arrays(value: T) -> T:
 def other_arguments(
     args: tuple[Any, ...], kwargs: dict[str, Any], positions: Sequence[int], names: Sequence[str] = ()
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments with None at `positions`, and without the ones in `names`; other libraries' arrays are nnc arrays."""
+    """Returns the arguments with None at `positions`, and without the ones in `names`; other libraries' arrays are nnc arrays."""
     chosen = {i % len(args) for i in positions}
     fixed = tuple([None if i in chosen else x for i, x in enumerate(args)])
     named = {name: x for name, x in kwargs.items() if name not in names}
@@ -305,12 +305,12 @@ class FlatFunction:
         return self.arguments.dynamic
 
     def paths(self) -> list[str]:
-        """The path of each dynamic leaf of the arguments, from the names of the parameters: `params["w"]`."""
+        """Returns the path of each dynamic leaf of the arguments, from the names of the parameters: `params["w"]`."""
         paths = argument_paths(self.arguments.treedef, lambda i: parameter_name(self.fun, i))
         return [paths[i] for i in self.arguments.where]
 
     def __call__(self, *values: Any) -> list[Any]:
-        """The dynamic leaves of the result."""
+        """Returns the dynamic leaves of the result."""
         args, kwargs = self.arguments.build(values)
         self.out = FlatTree(call_function(self.fun, args, kwargs))
         for leaf in self.out.leaves:
@@ -326,7 +326,7 @@ class FlatFunction:
         return self.out
 
     def build_result(self, values: Sequence[Any]) -> Any:
-        """The result's tree with these values."""
+        """Returns the result's tree with these values."""
         return self.result.build([_as_weak(x, like) for x, like in zip(values, self.result.dynamic, strict=True)])
 
 

@@ -116,14 +116,14 @@ class DeviceInterpreter:
         return results
 
     def _program(self, plan: Plan) -> Callable[[Sequence[Array]], Sequence[Array]]:
-        """The program of a command, for a device whose kernels are printed."""
+        """Returns the program of a command, for a device whose kernels are printed."""
         program: Callable[[Sequence[Array]], Sequence[Array]] | None = plan.known.get(self.device.name)
         if program is None:
             program = plan.known[self.device.name] = self._make_program(_graph_of(plan))
         return program
 
     def _make_program(self, graph: Graph) -> Callable[[Sequence[Array]], Sequence[Array]]:
-        """A program for operands of any values. An error of its steps has the line of the call, as the graph has none."""
+        """Returns a program for operands of any values. An error of its steps has the line of the call, as the graph has none."""
         make = KINDS[self.device.name.partition(":")[0]].queue
         assert make is not None, f"{self.device.name}: its kind runs no programs"
         program: Callable[[Sequence[Array]], Sequence[Array]] = make()(graph, self)
@@ -155,7 +155,7 @@ class DeviceInterpreter:
         return result.as_weak(call.weak) if call.weak else result
 
     def _number(self, value: np.ndarray[Any, Any]) -> DeviceArray:
-        """An array without axes, which is sent once for many calls."""
+        """Returns an array without axes, which is sent once for many calls."""
         key = value.dtype, value.tobytes()
         found = self._numbers.find(key)
         return self._numbers.keep(key, self.put(Array(value))) if found is None else found
@@ -223,7 +223,7 @@ class DeviceInterpreter:
 
 
 def _graph_of(plan: Plan) -> Graph:
-    """The graph of one command."""
+    """Returns the graph of one command."""
     inputs = tuple(Symbol(spec) for spec in plan.specs)
     outputs = tuple(Symbol(spec) for spec in plan.outputs)
     return Graph(
@@ -247,7 +247,7 @@ def _has_effect(command: Command, graphs: Sequence[Graph]) -> bool:
 
 
 def make_interpreter(device: Accelerator) -> DeviceInterpreter:
-    """The interpreter of a device. With the first one, functions begin to ask where their arguments are."""
+    """Returns the interpreter of a device. With the first one, functions begin to ask where their arguments are."""
     LOCATORS[:] = [located]
     return DeviceInterpreter(device)
 
@@ -260,9 +260,9 @@ def located(args: Sequence[Any], kwargs: Mapping[str, Any]) -> AbstractContextMa
 
 
 def _place_of(values: Iterable[Any], ambient: Any) -> Any:
-    """The interpreter of the first array on a device, also of another library, among values and in the containers among them; None
-    where all arrays with axes are on the CPU, the ambient one where there is none. Each object is looked at once: graphs reach
-    theirs in many ways.
+    """Returns the interpreter of the first array on a device, also of another library, among values and in the containers among
+    them; None where all arrays with axes are on the CPU, the ambient one where there is none. Each object is looked at once:
+    graphs reach theirs in many ways.
     """
     todo, seen, found = list(values), set[int](), ambient
     while todo:
@@ -332,7 +332,7 @@ def device_put(tree: T, device: str | None = None) -> T:
 
 
 def _put(x: Any, device: str) -> Any:
-    """An array on a device; values of traces, which have none yet, are returned as they are."""
+    """Returns an array on a device; values of traces, which have none yet, are returned as they are."""
     value = as_value(as_operand(x, "device_put", "a leaf"))
     return value.to_device(device) if isinstance(value, Array) else value
 

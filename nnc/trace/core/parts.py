@@ -44,7 +44,7 @@ def part_size(size: int, places: int) -> int:
 
 
 def padded(x: Any, places: int) -> Value:
-    """A vector with zeros behind it, so that it has as many elements for each place."""
+    """Returns a vector with zeros behind it, so that it has as many elements for each place."""
     x = as_value(x)
     (size,) = spec_of(x).shape
     missing = part_size(size, places) * places - size

@@ -57,7 +57,7 @@ class Backward:
 def take_apart(
     operations: Sequence[Operation], targets: Sequence[Binding], sources: Sequence[Binding]
 ) -> tuple[Structure, list[Binding]]:
-    """The structure of operations, and the bindings in the order of their numbers."""
+    """Returns the structure of operations, and the bindings in the order of their numbers."""
     bindings: list[Binding] = []
     numbers: dict[Binding, int] = {}
 

@@ -135,7 +135,7 @@ class Variable(Tracer):
         return CPU if held is None else held.device
 
     def concrete(self, what: str = "", fix: str = "") -> NDArray:
-        """The elements as a NumPy array."""
+        """Returns the elements as a NumPy array."""
         return array_of(self.binding).data
 
     @property
@@ -265,7 +265,7 @@ class Recorder:
     # -- variables -----------------------------------------------------------------------------------------------------
 
     def make(self, value: Any, constant: bool) -> Variable:
-        """A variable, bound to an array unless `value` is None.
+        """Returns a variable, bound to an array unless `value` is None.
 
         Args:
             value: anything nnc makes an array of, or None.
@@ -372,7 +372,7 @@ class Recorder:
         return not self.uses_devices
 
     def follow(self, call: SpecialisedCall, values: Sequence[Any]) -> Any:
-        """The result of a public function whose commands are known, on variables, arrays and numbers.
+        """Returns the result of a public function whose commands are known, on variables, arrays and numbers.
 
         Args:
             call: the function's commands for such arguments.
@@ -526,7 +526,7 @@ class Notes:
 
 
 def array_of(binding: Binding) -> Array:
-    """The array of a binding that a variable holds."""
+    """Returns the array of a binding that a variable holds."""
     if binding.array is None:
         raise InternalError("an array was released while it could still be read")
     return binding.array
@@ -553,7 +553,9 @@ def concrete_array(value: Any, where: str) -> Array:
 
 
 def device_of(arrays: Sequence[Array], ambient: DeviceInterpreter | None = None) -> DeviceInterpreter | None:
-    """The interpreter of the first array on a device; the ambient one where no array has axes, and else None for the CPU."""
+    """Returns the interpreter of the first array on a device; the ambient one where no array has axes, and else None for the
+    CPU.
+    """
     owners = (x.owner for x in arrays if isinstance(x, DeviceArray))
     found: DeviceInterpreter | None = next(
         (owner for owner in owners if owner is not None), None

@@ -70,7 +70,7 @@ class Blocks:
         return stage(run, [ITERATION, *elements, *explicit[self.xs :]], name=graph.name)
 
     def _shifted(self, first: int) -> Staged:
-        """The iteration, where numbers begin at `first`."""
+        """Returns the iteration, where numbers begin at `first`."""
         graph, captured = self.iteration.graph, self.iteration.captured
         if graph.inputs[0] not in graph.reads:
             return self.iteration

@@ -129,7 +129,7 @@ class Carry:
         return False
 
     def build(self, results: Sequence[Any]) -> Any:
-        """The carry after the loop: a value is weak where the first one was, and the ones that the function returns are."""
+        """Returns the carry after the loop: a value is weak where the first one was, and the ones that the function returns are."""
         pairs = zip(results, self._stays_weak, strict=True)
         return self.tree.build([with_weakness(x, weak) for x, weak in pairs])
 

@@ -89,9 +89,7 @@ class Jit:
 
     @property
     def standins(self) -> Mapping[str, int]:
-        """Addresses of functions that replace OpenMP's functions of these names by nnc's threads, where
-        `runtime.has_team`.
-        """
+        """Addresses of functions that replace OpenMP's functions of these names by nnc's threads, where `runtime.has_team`."""
         addresses = self._loaded_runtime().addresses
         return {name: addresses[standin] for name, standin in STANDINS.items()}
 

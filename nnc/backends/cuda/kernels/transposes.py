@@ -36,9 +36,7 @@ class Tiles:
 
 
 def find_tiles(operands: Operands) -> Tiles | None:
-    """Finds the transposed operands, and the loop along which they are dense; None where there are none, or the loops are
-    short.
-    """
+    """Finds the transposed operands, and the loop along which they are dense; None where there are none, or the loops are short."""
     nest, grids = operands.nest, operands.grids
     if nest.vector is None or nest.sizes[nest.vector] < grids.turned:
         return None

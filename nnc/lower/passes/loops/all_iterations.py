@@ -66,9 +66,7 @@ class AllIterations:
         self._values.update(zip(node.outputs, zip(outputs, on, strict=True), strict=True))
 
     def rows(self, symbol: Symbol) -> Symbol:
-        """The tensor of a symbol's values in all iterations; the symbol is the output of a copied node or known from the
-        start.
-        """
+        """The tensor of a symbol's values in all iterations; the symbol is the output of a copied node or known from the start."""
         value, varies = self._value(symbol)
         with self.builder:
             stacked: Symbol = lead(self.length, value, varies)

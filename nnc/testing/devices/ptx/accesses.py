@@ -86,6 +86,6 @@ class Accesses:
 
 
 def _relation(some: Array, others: Array, order: Order) -> Array:
-    """The smallest group that holds both threads."""
+    """Returns the smallest group that holds both threads."""
     relation = np.where(some // order.row == others // order.row, _BLOCK, _GRID)
     return np.where(some == others, _THREAD, np.where(some // WARP == others // WARP, _WARP, relation)).astype(np.uint8)

@@ -118,7 +118,7 @@ class Scope:
         return lambda wave, mask: as_type(join([read(wave, mask) for read in reads]), kind)
 
     def _constant(self, text: str, kind: Type) -> int:
-        """The bits of a number, or the address of a variable."""
+        """Returns the bits of a number, or the address of a variable."""
         if re.fullmatch(r"0[fFdD][0-9a-fA-F]+", text):
             return int(text[2:], 16)
         if match := _SYMBOL.match(text):
@@ -186,7 +186,7 @@ class Scope:
         return U64 if kind is None or kind.bits == 64 else TYPES["u32"]
 
     def parameters(self) -> list[Variable]:
-        """The variables in the memory of parameters: the function's own, and those of its calls."""
+        """Returns the variables in the memory of parameters: the function's own, and those of its calls."""
         of_calls = [each for each in self.function.variables.values() if each.space == "param"]
         return [*self.function.parameters, *self.function.results, *of_calls]
 

@@ -95,7 +95,7 @@ class Machine:
                 return
 
     def _guarded(self, op: Op, mask: Mask) -> Mask:
-        """The threads whose predicate lets them take part; `mask` itself where all do."""
+        """Returns the threads whose predicate lets them take part; `mask` itself where all do."""
         assert op.guard is not None
         wave = self._wave
         given = np.broadcast_to(op.guard(wave, mask), wave.lanes)

@@ -139,7 +139,7 @@ class Memory(ABC):
         return _Place(self, verb, position, granules[inside], threads[inside], lanes[inside])
 
     def _filled(self, place: _Place, lanes: Array, item: int, count: int) -> Array:
-        """The elements of an access; all of them must be filled."""
+        """Returns the elements of an access; all of them must be filled."""
         elements = _elements(place, item, count)
         unset = self.filled.view(BITS[8 * item])[elements] != _FILLED[item]
         say = lambda i: f"{place.verb} {self.describe(int(place.position[i]))}, which nobody wrote"

@@ -255,7 +255,7 @@ class _Code:
 
 
 def _initial(variable: Variable) -> Array:
-    """The bytes that a variable of a module begins with."""
+    """Returns the bytes that a variable of a module begins with."""
     values = np.zeros(variable.nbytes // variable.kind.nbytes, variable.kind.unsigned)
     given = np.array([value % (1 << variable.kind.bits) for value in variable.values or ()], np.uint64)
     values[: len(given)] = given.astype(values.dtype)

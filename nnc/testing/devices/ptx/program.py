@@ -140,7 +140,7 @@ def _pass_warp_barrier(wave: Wave, mask: Mask) -> None:
 def _call(
     instruction: Instruction, scope: Scope, functions: dict[str, tuple[int, Function]]
 ) -> tuple[int, tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]]:
-    """The first instruction of the function that is called, and the copies of parameters."""
+    """Returns the first instruction of the function that is called, and the copies of parameters."""
     lists = [each for each in instruction.operands if each.startswith("(")]
     names = [each for each in instruction.operands if not each.startswith("(")]
     if len(names) != 1 or names[0] not in functions:

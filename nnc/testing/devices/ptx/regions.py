@@ -131,7 +131,7 @@ class GlobalMemory(Memory):
         return f"position {position}"
 
     def _nearest(self, address: int) -> str:
-        """The region that an address may have been meant for, in words."""
+        """Returns the region that an address may have been meant for, in words."""
         i = max(bisect_right(self.addresses.tolist(), address) - 1, 0)
         ends = [
             (min(abs(address - r.address), abs(address - r.end)), r)

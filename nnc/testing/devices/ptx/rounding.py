@@ -98,7 +98,7 @@ def fma_double(x: Array, y: Array, z: Array) -> Array:
 
 
 def _nearest(value: Fraction) -> float:
-    """The float64 nearest to a fraction."""
+    """Returns the float64 nearest to a fraction."""
     sign = -1.0 if value < 0 else 1.0
     try:
         return math.copysign(float(value), sign)

@@ -66,14 +66,14 @@ class SimTransfer:
 
 
 def _view(x: Elements) -> NDArray:
-    """The elements as an array of the host."""
+    """Returns the elements as an array of the host."""
     lease: Lease = x.block.owner
     elements: NDArray = lease.bytes.view(x.dtype).reshape(x.shape)
     return elements
 
 
 def _bytes_of(array: NDArray) -> NDArray:
-    """The memory of a contiguous array, which the result shares."""
+    """Returns the memory of a contiguous array, which the result shares."""
     return array.reshape(-1).view("u1")
 
 

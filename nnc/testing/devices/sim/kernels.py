@@ -38,11 +38,11 @@ class LaunchedKernel(Protocol):
         ...
 
     def sized(self, grid: Extent, block: Extent, shared: int) -> LaunchedKernel:
-        """The kernel for a launch of this size."""
+        """Returns the kernel for a launch of this size."""
         ...
 
     def bind(self, pool: SimPool, addresses: Sequence[int]) -> Work:
-        """The work for these addresses."""
+        """Returns the work for these addresses."""
         ...
 
 
@@ -71,7 +71,7 @@ class Operand:
     writes: bool
 
     def use(self, pool: SimPool, address: int, who: str, source: SourceLine | None) -> Use:
-        """The bytes of the array at an address.
+        """Returns the bytes of the array at an address.
 
         Args:
             pool: the memory of the device.
@@ -93,7 +93,7 @@ class Operand:
         return self.end - self.first
 
     def view(self, use: Use | None) -> NDArray:
-        """The array in some bytes, for work on the device.
+        """Returns the array in some bytes, for work on the device.
 
         Args:
             use: its bytes, as `use` gave them; None for an array that has none.
@@ -136,7 +136,7 @@ class SimKernel:
     source: SourceLine | None = None
 
     def sized(self, grid: Extent, block: Extent, shared: int) -> SimKernel:
-        """The kernel for a launch of this size: a function of the host does not depend on it.
+        """Returns the kernel for a launch of this size: a function of the host does not depend on it.
 
         Args:
             grid: how many blocks of threads, along x, y and z.
@@ -146,7 +146,7 @@ class SimKernel:
         return self
 
     def bind(self, pool: SimPool, addresses: Sequence[int]) -> Work:
-        """The work for these addresses, and the bytes that it uses.
+        """Returns the work for these addresses, and the bytes that it uses.
 
         Args:
             pool: the memory of the device.

@@ -98,7 +98,7 @@ class Lease:
             raise user_error(DeviceError, who, problem, fix="pass the address of a larger block.", source=source)
 
     def describe(self) -> str:
-        """The block in words."""
+        """Returns the block in words."""
         return f"{self.label or 'a block'} ({self.nbytes:,} bytes on {self.pool.queues.device})"
 
     def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
@@ -183,7 +183,7 @@ class SimPool:
         self._dropped.append((block, stream))
 
     def find(self, address: int) -> tuple[Lease, int]:
-        """The block that an address lies in, and how many bytes from its beginning.
+        """Returns the block that an address lies in, and how many bytes from its beginning.
 
         Args:
             address: the address, as `Block.address`.
@@ -199,7 +199,7 @@ class SimPool:
         raise user_error(DeviceError, "find", problem, fix=fix)
 
     def largest(self, count: int = 5) -> list[Lease]:
-        """The largest blocks.
+        """Returns the largest blocks.
 
         Args:
             count: how many of them.
@@ -226,8 +226,8 @@ class SimPool:
             self.free(block, stream)
 
     def _reuse(self, size: int, stream: SimStream) -> _Region | None:
-        """The memory that was freed last, where its last work comes before the stream's next. Where there is none, but much that
-        waits for other streams: the memory that was freed first, and the stream waits, too.
+        """Returns the memory that was freed last, where its last work comes before the stream's next. Where there is none, but
+        much that waits for other streams: the memory that was freed first, and the stream waits, too.
         """
         alike = [region for region in reversed(self._idle) if region.bytes.nbytes == size]
         known = stream.known()

@@ -100,7 +100,7 @@ class Uses:
             part.is_filled = False
 
     def unfinished(self, clock: Mapping[int, int]) -> list[Work]:
-        """The work on any byte that a clock does not count as done."""
+        """Returns the work on any byte that a clock does not count as done."""
         found = [work for part in self._ranges for work in (part.writer, *part.readers) if work is not None]
         return [work for work in dict.fromkeys(found) if not work.is_before(clock)]
 

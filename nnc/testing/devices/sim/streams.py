@@ -55,7 +55,7 @@ class Use(NamedTuple):
 
     @classmethod
     def whole(cls, lease: Lease, *, writes: bool) -> Use:
-        """The use of all bytes of a block.
+        """Returns the use of all bytes of a block.
 
         Args:
             lease: the memory of the block.
@@ -146,7 +146,7 @@ class SimStream:
         self.items: deque[_Item] = deque()
 
     def known(self) -> Clock:
-        """The clock of work that would be queued now."""
+        """Returns the clock of work that would be queued now."""
         merge(self.clock, self.queues.host)
         return self.clock
 

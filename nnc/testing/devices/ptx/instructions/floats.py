@@ -56,7 +56,7 @@ _ODD: dict[str, Compute] = {  # float64 of float32 and narrower numbers, rounded
 
 
 def _rounded(name: str, kind: Type, mode: str) -> Compute | None:
-    """The function of an opcode in a format, or None where there is none."""
+    """Returns the function of an opcode in a format, or None where there is none."""
     if kind.bits == 64 and mode != "rn":
         return None
     if name == "fma" and mode == "rn" and kind.bits >= 32:

@@ -54,7 +54,7 @@ def _magnitude(x: Array) -> Array:
 
 
 def _divide(x: Array, y: Array) -> Array:
-    """The quotient, rounded towards 0; all bits of a division by 0 are set."""
+    """Returns the quotient, rounded towards 0; all bits of a division by 0 are set."""
     size, by = _magnitude(x), _magnitude(y)
     quotient = size // np.where(by == 0, size.dtype.type(1), by)
     quotient = np.where((x < 0) != (y < 0), np.negative(quotient), quotient)
@@ -91,7 +91,7 @@ def _funnel_right(low: Array, high: Array, by: Array) -> Array:
 
 
 def _extract(x: Array, first: Array, count: Array) -> Array:
-    """The bits of a field; signed ones repeat its top bit."""
+    """Returns the bits of a field; signed ones repeat its top bit."""
     bits = 8 * x.dtype.itemsize
     first, count = first & 0xFF, np.minimum(count & 0xFF, bits)
     field = _shift_right(x, first).view(f"u{x.dtype.itemsize}")
@@ -137,7 +137,7 @@ def _logic(x: Array, y: Array, z: Array, table: Array) -> Array:
 
 
 def _top_bit(x: Array) -> Array:
-    """The number of the highest bit that is set, or -1."""
+    """Returns the number of the highest bit that is set, or -1."""
     found = np.full(x.shape, -1, np.int64)
     rest = x
     for shift in (32, 16, 8, 4, 2, 1):

@@ -22,7 +22,7 @@ _POLICY = re.compile(r"^L[12]::")
 
 
 def _access(instruction: Instruction, scope: Scope) -> tuple[str, Type, int, bool]:
-    """The space, type, number of elements and constancy of a load or store."""
+    """Returns the space, type, number of elements and constancy of a load or store."""
     kept = [each for each in instruction.modifiers if not _POLICY.match(each)]
     plain = Instruction(".".join([instruction.name, *kept]), instruction.operands, None, False)
     modifiers = Modifiers(plain, scope)
@@ -146,7 +146,7 @@ def _store(instruction: Instruction, scope: Scope) -> Step:
 
 
 def _parameter(scope: Scope, text: str) -> tuple[str, int]:
-    """The variable of a parameter, and the offset within."""
+    """Returns the variable of a parameter, and the offset within."""
     match = re.match(r"^\[([\w$.%]+)(?:\+(\d+))?\]$", text)
     if match is None or not any(each.name == match[1] for each in scope.parameters()):
         return scope.unknown(Instruction("param", (text,), None, False), "it is no parameter")

@@ -114,7 +114,7 @@ def _vote(instruction: Instruction, scope: Scope) -> Step:
 
 
 def _ballot(rows: Array) -> Array:
-    """The bits of the lanes of each warp."""
+    """Returns the bits of the lanes of each warp."""
     return np.packbits(rows, axis=1, bitorder="little").view(np.uint32)[:, 0]
 
 
