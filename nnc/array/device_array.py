@@ -132,7 +132,7 @@ class DeviceArray(Array):
         """Waits until the elements are computed.
 
         Raises:
-            NncError: they cannot be computed, since an index was out of range, say.
+            NncError: they cannot be computed, for example since an index was out of range.
         """
         try:
             memory = self.alive()

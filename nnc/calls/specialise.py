@@ -59,7 +59,7 @@ class CallTable:
     counts: dict[Key, float] = field(default_factory=dict)
 
     def is_due(self, key: Key, threshold: int) -> bool:
-        """Counts a call; whether more than `threshold` were alike, so that it is to be specialised."""
+        """Counts a call; returns whether more than `threshold` calls of this kind were made, so that it is to be specialised."""
         if self.version != REGISTRY.version:
             self.calls.clear()
             self.version, self.counts = REGISTRY.version, {}

@@ -147,7 +147,7 @@ def _scores(q: Moving, k: Moving, bias: Moving | None, scale: float) -> Moving:
 
 
 def _without_infinity(x: Value) -> Value:
-    """0 in the place of -inf: of rows in which nothing is allowed."""
+    """Replaces -inf, from rows in which nothing is allowed, by 0."""
     return ew.select(ew.equal(x, constants.full_like(x, -math.inf)), constants.full_like(x, 0), x)
 
 

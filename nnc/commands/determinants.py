@@ -176,7 +176,7 @@ def _cofactor_transpose(cotangents: Cotangents, operands: tuple[Value | Linear, 
     )
 
 
-_SINGULAR = "a matrix is singular."  # LAPACK does not say so of determinants
+_SINGULAR = "a matrix is singular."  # LAPACK does not promise this for determinants
 
 slogdet: Command = register(
     "slogdet",

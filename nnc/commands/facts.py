@@ -51,8 +51,8 @@ def moves_elements(command: Command) -> bool:
 
 
 def axes_of(command: Command) -> Callable[..., Sequence[tuple[int, int]] | None] | None:
-    """The rule for the axes of a view, pairs (axis of the operand, axis of the view); None for views that say nothing of axes, and
-    for other commands.
+    """The rule for the axes of a view, pairs (axis of the operand, axis of the view); None for views without such a relation,
+    and for other commands.
     """
     view = alias.get(command)
     return view.axes if view is not None else None

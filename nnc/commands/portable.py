@@ -1,9 +1,9 @@
 """Functions of random draws, written with operations that IEEE 754 rounds in one way: their bits are the same wherever they run.
 
-Each is written once, on numbers that stand for NumPy's arrays (`nnc.commands.lanes`, the reference of a command) or for registers
-of compiled code (`nnc.lower.kernels.math.terms.Term`). Neither contracts a product with a sum here, so eager and compiled draws
-agree in every bit, and a comparison that decides whether a proposal is accepted falls out alike. Numbers below the smallest normal
-one count as 0, as processors may take them.
+Each is written once, on numbers that stand for NumPy's arrays (`nnc.commands.lanes`, the reference of a command) or for
+registers of compiled code (`nnc.lower.kernels.math.terms.Term`). Neither contracts a product with a sum here, so eager and
+compiled draws agree in every bit, and a comparison that decides whether a proposal is accepted has the same result. Numbers
+below the smallest normal one count as 0, as processors may take them.
 """
 
 from __future__ import annotations

@@ -368,7 +368,7 @@ def as_operands(xs: Sequence[Any], where: str, names: Sequence[str] = ()) -> lis
 
 def _beside_unsigned(x: Any, where: str, name: str) -> Operand:
     if isinstance(x, (list, tuple)):
-        with contextlib.suppress(DTypeError):  # one is negative, say
+        with contextlib.suppress(DTypeError):  # for example, one is negative
             made = as_operand(x, where, name, dtypes.uint64)
             if isinstance(made, np.ndarray) and made.dtype.kind in "iu" and made.size and made.min() >= 0:
                 return made.astype(np.uint64)

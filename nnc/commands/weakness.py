@@ -2,7 +2,7 @@
 
 A command's float results are weak where all of its float operands are, its integer results where all of its operands are weak
 integers. So indexing, joining, reductions and formulas of Python numbers are weak without a word in each of them. Results of
-conversions are strong, and so are bools and positions. Commands with sub-graphs say it by themselves.
+conversions are strong, and so are bools and positions. Commands with sub-graphs have rules of their own.
 """
 
 from __future__ import annotations

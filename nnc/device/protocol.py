@@ -303,7 +303,7 @@ class Accelerator(Device, Protocol):
         ...
 
     def current(self) -> AbstractContextManager[Any]:
-        """Makes the device the one that functions of its driver work on, in this thread."""
+        """Makes the device current for the functions of its driver in this thread."""
         ...
 
     def host_memory(self, nbytes: int) -> NDArray:

@@ -443,7 +443,7 @@ def check_choice(where: str, name: str, value: Any, choices: Iterable[Any]) -> N
         >>> check_choice("resize", "method", "linear", ("linear", "nearest"))
     """
     known = tuple(choices)
-    if getattr(value, "shape", ()) or value not in known:  # an array is equal to a choice at some places, say
+    if getattr(value, "shape", ()) or value not in known:  # for example, an array equals a choice at some places
         *others, last = [f'"{each}"' if isinstance(each, str) else repr(each) for each in known]
         words = f"{', '.join(others)} or {last}" if others else last
         raise user_error(ArgumentError, where, f"{name} is {value!r}.", fix=f"use {words}.")

@@ -1,4 +1,4 @@
-"""The structural hash: equal for graphs that say the same, in every process and for every hash seed."""
+"""The structural hash: equal for equal graphs, in every process and for every hash seed."""
 
 from __future__ import annotations
 

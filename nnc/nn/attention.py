@@ -33,7 +33,7 @@ __all__ = ["dot_product_attention"]
 
 FEW = 16  # queries that share keys, below which the command's vectors are not full
 WIDE = 256  # features up to which its blocks stay in the caches
-CHUNK = 1024  # keys taken together where the caller does not say; up to so many are taken at once
+CHUNK = 1024  # keys of a block where the caller gives no number; up to so many are taken at once
 WHERE = "dot_product_attention"
 
 
@@ -131,7 +131,7 @@ def dot_product_attention(
 
 
 def _without_padding(q: Array, k: Array, v: Array, conditions: list[Array]) -> tuple[Array, Array, Array]:
-    """Zeros in the place of queries that attend to nothing, and of keys and values to which none attends.
+    """Replaces queries that attend to nothing, and keys and values that none attends to, by zeros.
 
     Their weights are 0, which times NaN or infinity is NaN.
     """

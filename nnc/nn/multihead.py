@@ -182,7 +182,7 @@ class MultiHeadAttention(Module):
 
 
 def _without_padding(query: Any, keys: Any, values: Any, mask: Array) -> tuple[Array, Array, Array]:
-    """Zeros in the place of queries that attend to nothing, and of keys and values to which none attends.
+    """Replaces queries that attend to nothing, and keys and values that none attends to, by zeros.
 
     The gradients of the projections would be 0 times NaN there, if it is padding of NaN. In self-attention such a key is padding
     as a query, too, which may attend to others: there, zeros replace numbers that are not finite.

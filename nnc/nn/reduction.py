@@ -17,7 +17,7 @@ Reduction = Literal["mean", "sum", "none"]
 
 
 def widen(where: str, *xs: Any) -> tuple[list[Array], dtypes.DType]:
-    """The operands in the dtype in which their terms are summed, and the one that the loss has."""
+    """Returns the operands in the dtype in which their terms are summed, and the dtype of the loss."""
     values = promote(*xs, where=where, to=dtypes.to_float)
     dtype = dtype_of(values[0])
     return [nnp.asarray(astype(x, dtypes.accumulator(dtype))) for x in values], dtype

@@ -102,7 +102,7 @@ class TransformerEncoderLayer(Module):
         cache: KVCache | None = None,
         key: ArrayLike | None = None,
     ) -> Any:
-        """(..., T, features) -> the same shape; the arguments are those of MultiHeadAttention, the cache is returned likewise."""
+        """(..., T, features) -> the same shape; the arguments, and the cache that is returned, are those of MultiHeadAttention."""
         run = Run(self, key=key)
         x, cache = self._attend(run, nnp.asarray(x), mask, is_causal, cache)
         x = self._add(x, self.norm2, lambda x: self._feed_forward(run, x))

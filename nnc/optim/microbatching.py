@@ -52,7 +52,7 @@ _MEANS = (AccumulationType.MEAN, AccumulationType.RUNNING_MEAN)
 
 @dataclass(frozen=True)
 class Accumulator:
-    """Another way to make one result of the results of the parts, where no AccumulationType fits: their maximum, say.
+    """A way of your own to combine the results of the parts, where no AccumulationType fits, such as their maximum.
 
     carry = init(spec);    for each part i:  carry = update(carry, result, i);    finalize(carry)
 
@@ -379,7 +379,8 @@ def micro_grad(
     metrics_fn: Callable[[Any], Any] = lambda x: None,
     num_real_microbatches: Any = None,
 ) -> Callable[..., tuple[Any, IndividualOutputs]]:
-    """Makes a function of gradients of single rows, which are transformed and then added up: clipped ones, say, or their moments.
+    """Makes a function of gradients of single rows, which are transformed and then added up: for example clipped ones, or their
+    moments.
 
     Args:
         fun: a loss of parameters and a batch.

@@ -85,7 +85,8 @@ def randint(
         key: a key that is used for nothing else.
         shape: shape of the draw.
         minval: least integer; an integer or an integer array that broadcasts to `shape`.
-        maxval: end, which is left out; likewise. Where traced bounds leave no number, minval is drawn.
+        maxval: end, which is left out; an integer or an integer array that broadcasts to `shape`. Where traced bounds leave no
+            number, minval is drawn.
         dtype: an integer dtype.
         as_jax: draw JAX's numbers beyond 2^(w/2) choices, too.
 

@@ -150,8 +150,8 @@ def settled(graph: Graph, machine: Target) -> Graph:
     """Returns the nodes, also of sub-graphs, that no pass touches which comes after the form of a graph is settled, and the views
     that they read through.
 
-    They run kernels that are printed once for all steps alike, and are neither computed element by element nor joined with others;
-    a product is if its first reader is computed so.
+    They run kernels that are printed once for all equal steps, and are neither computed element by element nor joined with
+    others; a product is if its first reader is computed so.
     """
     nodes = tuple(dict.fromkeys(graph.walk()))
     printed = {name for name in {node.command for node in nodes} if _is_printed_once(name, machine)}
@@ -195,7 +195,7 @@ def _with_views(nodes: Sequence[Node], kept: set[Node]) -> Graph:
 
 
 def _is_printed_once(name: Command, machine: Target) -> bool:
-    """Whether a command has a kernel that is printed once for all steps alike."""
+    """Whether a command has a kernel that is printed once for all equal steps."""
     return any(isinstance(each.native, Remembered) for each in kernels_for(name, machine))
 
 

@@ -25,7 +25,9 @@ _PACKED = 0  # in the place of the number of operands: the kernel takes a pointe
 
 @dataclass(slots=True)
 class StepTable:
-    """Rows for steps in a row. Integers and pointers are operands alike: both are words that are passed in the same places."""
+    """Rows for steps in a row. Integers and pointers are operands of one kind: both are words that are passed in the same
+    places.
+    """
 
     functions: list[str] = field(default_factory=list)
     words: list[int] = field(default_factory=list)

@@ -62,7 +62,7 @@ class Change:
     Args:
         path: entry by entry.
         old: the setting of a dataclass on the left, or the class of the container.
-        new: likewise on the right.
+        new: the same on the right.
         is_setting: whether it is a setting.
     """
 

@@ -129,7 +129,7 @@ class _Problem:
         return TensorSpec(self.shapes[tensor], self.dtype)
 
     def desc(self, tensor: int, strides: Strides | None) -> MemoryDesc:
-        """Describes a tensor of the primitive, in the order that strides of the problem's dtype say (None: any)."""
+        """Describes a tensor of the primitive, in the order that strides of the problem's dtype give (None: any)."""
         if strides is None:
             return MemoryDesc.any(self.shapes[tensor], self.computed)
         size, wide = self.dtype.itemsize, self.computed.itemsize

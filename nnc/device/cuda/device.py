@@ -63,7 +63,7 @@ class CudaDevice:
     """A graphics processor.
 
     Args:
-        name: "cuda:0", say.
+        name: the device's name, such as "cuda:0".
         libraries: the libraries that reach it; by default CuPy and CUDA's driver.
 
     Raises:
@@ -90,7 +90,7 @@ class CudaDevice:
         return self._context.cupy
 
     def current(self) -> AbstractContextManager[None]:
-        """Makes the device the one that CUDA's functions work on, in this thread."""
+        """Makes the device current for CUDA's functions in this thread."""
         return self._context.current()
 
     def new_stream(self) -> CudaStream:

@@ -1,7 +1,7 @@
 """Calls of a library's C functions that compiled code makes again without Python.
 
-A step that runs from Python, a product of cuBLASLt for instance, notes the C call by which it was queued. Where the step comes
-again with operands that lie alike, as in a loop whose end is known on the device alone, compiled code makes the same call on the
+A step that runs from Python, a product of cuBLASLt for instance, notes the C call by which it was queued. Where the step runs
+again on operands with the same layouts, as in a loop whose end only the device knows, compiled code makes the same call on the
 new addresses (`nnc.backends.cuda.program.library_calls`). Else Python queues the step, and notes its call anew.
 """
 

@@ -42,7 +42,7 @@ _LASTING = frozenset(
 
 
 class Completion:
-    """Whether a call came about, as its status words say.
+    """Tells whether a call succeeded, by its status words.
 
     Args:
         event: an event behind the call, and behind the copy of its status words to the host.

@@ -215,7 +215,7 @@ class _Edges:
         return edge
 
     def replace(self, edge: _Edge, others: Iterable[_Edge]) -> None:
-        """Puts other edges in the place of one of their group."""
+        """Replaces one edge of a group by others."""
         self._edges[edge.group].remove(edge)
         self._edges[edge.group] += others
         self._tables[edge.group] = None

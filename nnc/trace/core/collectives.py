@@ -48,7 +48,7 @@ Names = str | Sequence[str]
 
 
 def _each(where: str, x: Any, fun: Callable[[Value], Any]) -> Any:
-    """Returns the tree with `fun` of each array in the place of the array."""
+    """Applies `fun` to each array of a tree."""
     flat = FlatTree(x)
     return flat.build([fun(as_value(as_operand(leaf, where, "x"))) for leaf in flat.dynamic])
 

@@ -313,7 +313,7 @@ def _kinds(results: Sequence[Any], operands: Sequence[Any]) -> tuple[tuple[bool,
 
 
 def _layout(result: Any, numbers: Iterator[int] | None = None) -> Layout:
-    """Returns the result with a number in the place of each part."""
+    """Returns the result with each part replaced by a number."""
     numbers = itertools.count() if numbers is None else numbers
     if type(result) is tuple:
         return tuple([_layout(x, numbers) for x in result])

@@ -48,7 +48,7 @@ def vmap(
         fun: function of pytrees.
         in_axes: the axis of each positional argument to map over: an int, None (not mapped), or a pytree of them that
             is a prefix of the arguments'.
-        out_axes: where the axis goes in the result, likewise.
+        out_axes: where the axis goes in the result, in the same form.
         axis_name: a name for the axis. Within `fun`, nnc.psum and the other collectives join the values of all rows by it, and
             gradients of values that are the same in all rows are sums over the rows.
         axis_size: size of the mapped axis, needed where no argument is mapped.

@@ -180,7 +180,7 @@ def fori_loop(lower: Any, upper: Any, body_fun: Fun, init_val: Any, *, unroll: i
 
     Args:
         lower: first i, an int or an integer scalar.
-        upper: end of i, which is left out; likewise.
+        upper: end of i, which is left out; an int or an integer scalar.
         body_fun: (i, carry) -> carry.
         init_val: the carry at first.
         unroll: iterations traced together, True for all; both bounds must then be Python ints.

@@ -34,7 +34,7 @@ _LOCAL, _WEAK = 0, 2  # bindings of symbols
 _ADDRESS, _DISTANCE, _CALL, _POINTERS = 1, 2, 4, frozenset({9, 41, 42})
 _REACH = 1 << 31  # of a distance
 _WORD = 8
-_JUMP = b"\xff\x25"  # to where the pointer says that lies as far behind as the next 4 bytes say
+_JUMP = b"\xff\x25"  # to the address in a pointer; the next 4 bytes are the distance to the pointer
 _READ_WRITE, _READ_EXECUTE = 3, 5  # mprotect's numbers
 
 

@@ -53,7 +53,7 @@ class _Walk:
         self.dtype = writes.target.spec.dtype
 
     def write(self, n: Value, op: str) -> None:
-        """Writes the place of an update, if the thread is the one that has to."""
+        """Writes the place of an update, if this is the thread to do so."""
         code, writes = self.code, self.writes
         mine, inside = writes.row(code, n)
         if inside is not None and writes.status:

@@ -84,7 +84,9 @@ def finish_of(epilogue: Epilogue) -> Finish | None:
 
 @dataclass
 class _Terms:
-    """Numbers expressions, equal ones alike; operands of commands that commute have no order."""
+    """Numbers expressions; equal expressions get the same number, and the order of a commutative command's operands does not
+    count.
+    """
 
     known: dict[Symbol, int] = field(default_factory=dict)
     _numbers: dict[Any, int] = field(default_factory=dict)

@@ -82,7 +82,9 @@ class Group:
     def exchange(
         self, x: int, out: int, nbytes: int, sources: Mapping[int, int], targets: Mapping[int, int], stream: int
     ) -> None:
-        """Queues messages of `nbytes`: the part of `x` at `targets[place]` to that place, `sources[place]` likewise from it."""
+        """Queues messages of `nbytes`: to each place, the part of `x` at `targets[place]`; from it, the part at
+        `sources[place]`.
+        """
         self.nccl.groupStart()
         for place, at in targets.items():
             self.communicator.send(x + at * nbytes, nbytes, _BYTE, place, stream)

@@ -217,8 +217,8 @@ class Grouping:
         return [group for j in nodes if (group := self.group[j]) is not None]
 
     def _merged(self, other: FusionGroup, mine: FusionGroup) -> FusionGroup | None:
-        """Adds the second of two groups to the first, which then runs in the place of the second; None if that is not allowed or
-        of no use.
+        """Adds the second of two groups to the first, which then runs where the second did; None if that is not allowed or
+        useless.
         """
         i = mine.nodes[-1]
         count = other.count + mine.count

@@ -30,7 +30,7 @@ from nnc.lower.passes.fusion.forms import Forms, copied, of_one_shape
 def prefuse(graph: Graph, options: Options) -> Graph:
     """Makes one `unit` node of the elementwise nodes that wait for the same values and lead to results alone.
 
-    It stands where the last of them did, and owns them as a sub-graph, which units alike share. Known numbers, and results of
+    It stands where the last of them did, and owns them as a sub-graph, which equal units share. Known numbers, and results of
     commands without operands, are taken along, so that kernels have them as constants. Sub-graphs stay as they are, as do nodes
     that no single kernel takes.
 
@@ -48,7 +48,7 @@ def prefuse(graph: Graph, options: Options) -> Graph:
 def members(node: Node) -> tuple[list[Node], Mapping[Symbol, NDArray]]:
     """The nodes that a unit stands for, which read and write its operands and results, and the constants that they read.
 
-    Symbols between them are new ones: units alike share a sub-graph.
+    Symbols between them are new ones: equal units share a sub-graph.
     """
     (graph,) = node.graphs
     outer = dict(zip((*graph.inputs, *graph.outputs), (*node.inputs, *node.outputs), strict=True))

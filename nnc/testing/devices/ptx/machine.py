@@ -179,7 +179,7 @@ class Machine:
         self._join(_Group(group.at + 1, group.stack, group.mask))
 
     def _copy(self, pairs: tuple[tuple[str, str], ...], active: Mask) -> None:
-        """Copies parameters between a function and the one that it calls."""
+        """Copies parameters between a function and its callee."""
         wave = self._wave
         for source, target in pairs:
             if source not in wave.parameters:

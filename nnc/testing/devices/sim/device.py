@@ -81,7 +81,7 @@ class SimDevice:
     """A simulated device.
 
     Args:
-        name: "sim:0", say.
+        name: the device's name, such as "sim:0".
         seed: the seed of the order in which streams run.
         capacity: bytes of its memory.
 

@@ -186,8 +186,8 @@ class SimStream:
     ) -> Outcome:
         """Queues a piece of work.
 
-        Work that fails leaves its error in the memory that it should have written. Work that reads this memory fails alike, and the
-        host gets the error when it asks for the elements.
+        Work that fails leaves its error in the memory that it should have written. Work that reads this memory fails as well,
+        and the host gets the error when it asks for the elements.
 
         Returns:
             the outcome, which is known when an event behind the work is reached.
@@ -282,7 +282,7 @@ class Queues:
             return stream
 
     def check(self, who: str) -> None:
-        """Raises DeviceError where the device cannot be used any more; `who` wants to use it, in the message."""
+        """Raises DeviceError where the device cannot be used any more; `who` is the subject of the message."""
         if os.getpid() != self.process:
             problem = f"{self.device} belongs to the process that this one was forked from."
             fix = 'start processes with multiprocessing.get_context("spawn").'
