@@ -49,7 +49,7 @@ class Context(NamedTuple):
 
 
 # Returns a block within which commands without operands run where the arguments of a function are. Empty until a device other than
-# the CPU is used, so that calls need not ask. A hook: every public function asks, while only tracing knows the types of arguments.
+# the CPU is used, so that calls need not ask. A hook: every public function asks, and only tracing knows the kinds of arguments.
 LOCATORS: list[Callable[[Sequence[Any], Mapping[str, Any]], AbstractContextManager[Any]]] = []
 
 AT_REST = Context()  # nothing is going on, and nothing is switched on

@@ -221,6 +221,18 @@ def test_derivatives_of_reads_out_of_range_follow_the_mode(mode: str) -> None:
     np.testing.assert_array_equal(nnc.compile(nnc.vjp(read, x)[1])(weights)[0], weights @ slope)
 
 
+@pytest.mark.parametrize("stride", [1, 2, 3, 7])
+def test_derivatives_of_slices_stand_where_their_elements_were(stride: int) -> None:
+    x = nnc.asarray(np.arange(5.0))
+    for start in range(6):
+        for limit in range(start, 6):
+            where = slice(start, limit, stride)
+            found, pull = nnc.vjp(lambda x, where=where: x[where], x)
+            wanted, weights = np.zeros(5), np.arange(1.0, found.size + 1)
+            wanted[where] = weights
+            np.testing.assert_array_equal(pull(nnc.asarray(weights))[0], wanted)
+
+
 def test_modes_set_the_effect_of_writes_out_of_range() -> None:
     x = nnc.asarray(np.zeros(3))
     place = nnc.asarray(np.asarray([1, 5]))

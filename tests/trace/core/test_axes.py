@@ -58,6 +58,24 @@ def test_loops_and_branches_vary_over_the_axes_of_any_iteration_or_branch() -> N
     assert axes_in(results) == ["", "j", "ij", "", "i", "j", "j", "ij", "j"]
 
 
+def test_values_from_outside_vary_within_a_branch_and_a_loop_that_not_all_places_run_alike() -> None:
+    w, seen = nnp.asarray(3.0), list[str]()
+
+    def note(x: Any) -> Any:
+        seen.append("".join(sorted(axis.name for axis in varying_over(x) or ())))
+        return x
+
+    def results(a: Any, b: Any) -> tuple[Any, ...]:
+        own = nnp.sin(w)
+        return (
+            nnc.cond(a > 1, lambda: note(w) * note(b) * note(own), lambda: b), nnc.cond(w > 1, lambda: note(w), lambda: w),
+            nnc.while_loop(lambda c: c < b, lambda c: c + note(w), nnp.asarray(0.0)),
+        )  # fmt: skip
+
+    axes_in(results)
+    assert seen[:4] == ["i", "ij", "i", ""] and set(seen[4:]) == {"", "j"}
+
+
 def test_gradients_vary_as_their_arguments_do() -> None:
     w = nnp.asarray(3.0)
     loss = lambda w, a, b: nnc.scan(lambda c, _: (c * w * a + b, None), 1.0, None, 3)[0]
