@@ -49,7 +49,7 @@ class _Blocks:
         self.size = -(-count // self.blocks)
 
     def run(self) -> list[Value | None]:
-        """The results for all queries, and the sums."""
+        """Returns the results for all queries, and the sums."""
         _, parts = self._iteration([])
         summed = [x.spec for x, axis in parts if x is not None and axis is None]
         body, parts = self._iteration(summed)
@@ -76,7 +76,7 @@ class _Blocks:
                 yield x.tangent, axis
 
     def _iteration(self, summed: Sequence[TensorSpec]) -> tuple[Graph, list[Part]]:
-        """The formula for one block, and its results there."""
+        """Returns the formula for one block, and its results there."""
         b = GraphBuilder("block of queries")
         number = b.input(ITERATION)
         elements = iter([b.input(self._element(x.spec, axis)) for x, axis in self._values() if axis is not None])
@@ -114,7 +114,7 @@ class _Blocks:
         return transpose(x, permutation=order)
 
     def _join(self, x: Value, axis: int) -> Value:
-        """The inverse of `_cut`."""
+        """Returns the inverse of `_cut`."""
         shape = x.spec.shape[1:]
         at = axis % len(shape)
         x = transpose(x, permutation=(*range(1, at + 1), 0, *range(at + 1, len(shape) + 1)))

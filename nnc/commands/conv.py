@@ -83,7 +83,7 @@ def _check_cotangent(where: str, ct: TensorSpec, expected: Shape, operands: dict
 
 
 def _channels_first(shape: Shape, channels_last: bool) -> Shape:
-    """A shape as (N, C, *spatial)."""
+    """Returns a shape as (N, C, *spatial)."""
     return (shape[0], shape[-1], *shape[1:-1]) if channels_last and len(shape) > 1 else shape
 
 
@@ -162,7 +162,7 @@ def _by_group(x: Any, groups: int) -> Any:
 
 
 def _columns(x: Any, kernel: Shape, stride: Shape, dilation: Shape, out: Shape, groups: int) -> Any:
-    """The windows of a padded input (N, C, *padded) as columns: (G, C / G · kernel, N · out)."""
+    """Returns the windows of a padded input (N, C, *padded) as columns: (G, C / G · kernel, N · out)."""
     n, channels = x.shape[:2]
     depth = channels // groups * math.prod(kernel)
     view = sliding(x, kernel, stride, dilation, out)
@@ -272,8 +272,8 @@ def _weight_grad_reference(
 
 
 def _in_any_order(reference: Callable[..., Any], activations: tuple[bool, bool, bool]) -> Callable[..., Any]:
-    """A reference with the parameters `channels_last` and `packed`. `activations`: which of the operands and the output have such
-    an order.
+    """Returns a reference with the parameters `channels_last` and `packed`. `activations`: which of the operands and the output
+    have such an order.
     """
 
     def run(*operands: Any, channels_last: bool = False, packed: str | None = None, **params: Any) -> Any:
@@ -356,7 +356,7 @@ def _batch_by_folding(
 def _decomposed(
     formula: Callable[..., Value], activations: tuple[bool, bool, bool]
 ) -> Callable[..., list[Value] | None]:
-    """The decomposition of a command by a formula for channels first. Packed weights and large windows have none."""
+    """Returns the decomposition of a command by a formula for channels first. Packed weights and large windows have none."""
 
     def decompose(x: Value, y: Value, *, channels_last: bool = False, packed: str | None = None, **params: Any) -> Any:
         kernel = params["kernel"] if "kernel" in params else y.spec.shape[2:]
@@ -383,7 +383,7 @@ _CONV, _WEIGHT_GRAD = (
 
 
 def _spatial(x: Value, params: Mapping[str, Any]) -> Shape:
-    """The spatial sizes of an activation."""
+    """Returns the spatial sizes of an activation."""
     return _channels_first(x.spec.shape, params.get("channels_last", False))[2:]
 
 

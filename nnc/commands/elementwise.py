@@ -134,7 +134,7 @@ def elementwise(
 
 
 def as_array(x: Any) -> Any:
-    """An array for a number of NumPy or Python; arrays of other libraries stay theirs."""
+    """Returns an array for a number of NumPy or Python; arrays of other libraries stay theirs."""
     return x if hasattr(x, "__array_function__") else np.asarray(x)
 
 
@@ -152,7 +152,7 @@ def _from_partials(
 
 
 def _dynamic_linearials(*signs: int) -> Derivative:
-    """The rules of sums and differences: output = sum of sign_i · operand_i."""
+    """Returns the rules of sums and differences: output = sum of sign_i · operand_i."""
 
     def jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...]) -> Tangents:
         total: Value | None = None
@@ -388,14 +388,14 @@ def _log1p(x: Any) -> Any:
 
 
 def _add_exactly(x: Any, y: Any) -> tuple[Any, Any]:
-    """The rounded sum and its rounding error (Knuth)."""
+    """Returns the rounded sum and its rounding error (Knuth)."""
     total = x + y
     part = total - x
     return total, (x - (total - part)) + (y - part)
 
 
 def _square_exactly(x: Any) -> tuple[Any, Any]:
-    """The rounded square and its rounding error (Dekker)."""
+    """Returns the rounded square and its rounding error (Dekker)."""
     split = x * 134217729.0  # 2^27 + 1
     high = split - (split - x)
     low, square = x - high, x * x
@@ -481,7 +481,7 @@ pow_: Command = elementwise(
 
 
 def _pow_square_jvp(x: Value, y: Value, t: Value | None, u: Value | None) -> Value | None:
-    """The tangent of x^(2 y)."""
+    """Returns the tangent of x^(2 y)."""
     twice = y * 2
     by_base = None if t is None else safe_mul(t, pow_slope_by_base(x, twice, x))
     by_exponent = None if u is None else safe_mul(u, pow_slope_by_exponent(x, twice, pow_(x, twice)) * 2)
@@ -596,7 +596,7 @@ bitwise_xor: Command = elementwise(
 
 
 def _shift(function: Any) -> Any:
-    """A shift; by too many bits, or by a negative number, all go out, and the sign comes in from the left."""
+    """Returns a shift; by too many bits, or by a negative number, all go out, and the sign comes in from the left."""
 
     def shifted(x: Any, y: Any) -> Any:
         bits = x.dtype.itemsize * 8

@@ -27,7 +27,7 @@ def misfit(where: str, number: Any, dtype: dtypes.DType, reason: Exception) -> D
 
 
 def bounds(source: dtypes.DType, target: dtypes.DType) -> tuple[int, int]:
-    """The smallest and the largest integer that two dtypes both hold."""
+    """Returns the smallest and the largest integer that two dtypes both hold."""
     a, b = np.iinfo(source), np.iinfo(target)
     return max(int(a.min), int(b.min)), min(int(a.max), int(b.max))
 

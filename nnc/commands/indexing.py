@@ -210,7 +210,7 @@ def fit_values(x: Value, values: Any, where: str) -> Value:
 
 
 def _masked(x: Value, index: Any, news: Value) -> Value | None:
-    """The mask, where the index is one that covers leading axes and the values do not depend on how many it selects."""
+    """Returns the mask, where the index is one that covers leading axes and the values do not depend on how many it selects."""
     spec = getattr(index, "spec", None) or (spec_of(index) if isinstance(index, np.ndarray) else None)
     if spec is None or spec.dtype != dtypes.bool_ or not spec.ndim or spec.shape != x.spec.shape[: spec.ndim]:
         return None
@@ -248,7 +248,7 @@ def integer_indices(indices: Any, where: str) -> Operand:
 
 
 def take(x: Any, indices: Any, axis: int | None = None, mode: str = "error") -> Value:
-    """The elements of `x` at `indices` along `axis`; of the flattened `x` where it is None."""
+    """Returns the elements of `x` at `indices` along `axis`; of the flattened `x` where it is None."""
     x = _array(x, "take")
     if axis is None:
         x, axis = reshape(x, shape=(spec_of(x).size,)), 0
@@ -264,7 +264,7 @@ def _array(x: Any, where: str) -> Value:
 
 
 def _along_axis(x: Value, indices: Any, axis: int, mode: str, where: str) -> tuple[Value, int]:
-    """The index array with the outer axes of x joined in, counted from the front; the axis from the front."""
+    """Returns the index array with the outer axes of x joined in, counted from the front; the axis from the front."""
     spec = spec_of(x)
     index = integer_indices(indices, where)
     axis = check_axis(where, axis, spec.ndim)
@@ -276,7 +276,7 @@ def _along_axis(x: Value, indices: Any, axis: int, mode: str, where: str) -> tup
 
 
 def _outer_shape(where: str, axis: int, **operands: Value) -> Shape:
-    """The sizes but for `axis`, to which the operands broadcast."""
+    """Returns the sizes but for `axis`, to which the operands broadcast."""
     shapes = [_put(np.shape(x), axis, 1) for x in operands.values()]
     try:
         return broadcast_shapes(*shapes)
@@ -335,7 +335,7 @@ def put_along_axis(
 
 @spelled
 def dynamic_slice(x: ArrayLike, starts: ArrayLike, sizes: Sequence[int], *, mode: str = "error") -> Array:
-    """The box of `sizes` that begins at `starts`, which may be traced.
+    """Returns the box of `sizes` that begins at `starts`, which may be traced.
 
     Args:
         x: any shape.

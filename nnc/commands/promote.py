@@ -179,7 +179,7 @@ def _walk(x: Any) -> Any:
 
 
 def shown_spec(x: Operand) -> TensorSpec:
-    """The spec that an operand shows: of a weak float with its default dtype."""
+    """Returns the spec that an operand shows: of a weak float with its default dtype."""
     return TensorSpec((), dtype_of(x)) if dtypes.is_scalar(x) else spec_of(x).update(dtype=dtype_of(x))
 
 
@@ -201,7 +201,7 @@ def with_weakness(x: Value, weak: dtypes.Weakness) -> Value:
 
 
 def dtype_of(x: Operand) -> dtypes.DType:
-    """The dtype that an operand shows; for a Python scalar its default dtype."""
+    """Returns the dtype that an operand shows; for a Python scalar its default dtype."""
     if dtypes.is_scalar(x):
         return dtypes.scalar_dtype(x)
     if getattr(x, "weak", False) is dtypes.NUMBER:
@@ -210,12 +210,14 @@ def dtype_of(x: Operand) -> dtypes.DType:
 
 
 def as_shown(x: Operand) -> Operand:
-    """An operand for Python code outside of traces, which sees a weak value in the dtype that it shows; others as they are."""
+    """Returns an operand for Python code outside of traces, which sees a weak value in the dtype that it shows; others as they
+    are.
+    """
     return astype(x, dtype_of(x)) if is_weak(x) else x
 
 
 def _memory_dtype(x: Operand) -> dtypes.DType:
-    """The dtype that an operand has in memory."""
+    """Returns the dtype that an operand has in memory."""
     dtype = getattr(getattr(x, "spec", x), "dtype", None)
     return dtype if isinstance(dtype, np.dtype) else spec_of(x).dtype
 
@@ -326,12 +328,12 @@ def _has_one_sign(x: bool | int | float | complex) -> bool:
 
 
 def promote(*xs: Any, where: str = "promotion", to: Any = None) -> list[Array]:
-    """The operands in their common dtype. `to` maps the common dtype to the one wanted (division leaves the integers)."""
+    """Returns the operands in their common dtype. `to` maps the common dtype to the one wanted (division leaves the integers)."""
     return _promote(as_operands(xs, where), where, to)
 
 
 def promote_compared(*xs: Any, where: str) -> list[Array]:
-    """The operands of a search in their common dtype: integers are compared, and need not fit into each other's."""
+    """Returns the operands of a search in their common dtype: integers are compared, and need not fit into each other's."""
     operands = as_operands(xs, where)
     kinds = [dtype_of(x) for x in operands]
     dtype = result_dtype(*operands, where=where)
@@ -445,7 +447,7 @@ def _shape_of(x: Value) -> tuple[int, ...]:
 
 
 def apply(command: Command, *xs: Any, where: str = "", to: Any = None) -> Value:
-    """An elementwise command on operands of any dtypes and shapes, promoted and broadcast as NumPy does."""
+    """Returns an elementwise command on operands of any dtypes and shapes, promoted and broadcast as NumPy does."""
     if _is_settled(xs, to):
         return command(*xs)
     where = where or command.name.rstrip("_")
@@ -458,7 +460,7 @@ def apply(command: Command, *xs: Any, where: str = "", to: Any = None) -> Value:
 
 
 def weakness_of_result(dtype: dtypes.DType, operands: Sequence[Operand]) -> dtypes.Weakness:
-    """The weakness of a result of this dtype in memory: weak are those of weak operands alone, and of integers that a
+    """Returns the weakness of a result of this dtype in memory: weak are those of weak operands alone, and of integers that a
     `numpy.float64` made 64-bit floats. Bools are strong.
     """
     if dtypes.is_bool(dtype):
@@ -501,7 +503,7 @@ def _compare_signs(command: Command, operands: Sequence[Operand], unsigned: int)
 
 
 def compare_beyond(command: Command, operands: Sequence[Operand]) -> Value | None:
-    """The result of comparing integers with integers that lie beyond their dtype; None where both fit into one dtype."""
+    """Returns the result of comparing integers with integers that lie beyond their dtype; None where both fit into one dtype."""
     if command not in _COMPARISONS:
         return None
     kinds = [dtype_of(x) for x in operands]

@@ -67,7 +67,7 @@ class PromotionWatch:
 
 
 def promotion_watch() -> PromotionWatch | None:
-    """The innermost watch that is switched on; None where there is none."""
+    """Returns the innermost watch that is switched on; None where there is none."""
     modes = get_context().modes
     return next((mode for mode in modes if isinstance(mode, PromotionWatch)), None) if WATCHED in modes else None
 

@@ -139,7 +139,7 @@ _NOTHING = InPlace()
 
 
 def in_place_facts(command: Command, params: Mapping[str, Any]) -> InPlace:
-    """The in-place facts of a command with these parameters."""
+    """Returns the in-place facts of a command with these parameters."""
     facts = inplace.get(command, _NOTHING)
     return facts(params) if callable(facts) else facts
 
@@ -148,7 +148,7 @@ def in_place_facts(command: Command, params: Mapping[str, Any]) -> InPlace:
 
 
 def check_same_spec(where: str, specs: Sequence[TensorSpec]) -> TensorSpec:
-    """The one shape and dtype of all `specs`; raises where they differ (commands neither broadcast nor convert)."""
+    """Returns the one shape and dtype of all `specs`; raises where they differ (commands neither broadcast nor convert)."""
     check_same_dtype(where, specs)
     if any(spec.shape != specs[0].shape for spec in specs):
         problem = f"shapes differ: {', '.join(str(spec.shape) for spec in specs)}."
@@ -186,7 +186,8 @@ def check_axes(where: str, axes: Sequence[int], ndim: int) -> tuple[int, ...]:
 
 
 def linear_in_all(command: str, transpose: TransposeRule) -> Derivative:
-    """The rules of a command that is linear in all its differentiable operands together (a sum of linear maps, one for each).
+    """Returns the rules of a command that is linear in all its differentiable operands together (a sum of linear maps, one for
+    each).
 
     Operands whose tangent is zero are replaced by zeros; integer operands (indices) are passed on as they are.
     """
@@ -202,7 +203,8 @@ def linear_in_all(command: str, transpose: TransposeRule) -> Derivative:
 
 
 def linear_in(command: str, transposes: Mapping[int, Callable[..., Value]]) -> Derivative:
-    """The rules of a command that is linear in each of the operands that `transposes` names, separately (a multilinear one).
+    """Returns the rules of a command that is linear in each of the operands that `transposes` names, separately (a multilinear
+    one).
 
     `transposes[i](ct, *operands, **params)` is the cotangent of operand i.
     """
@@ -235,7 +237,7 @@ def check_linear_in_one(command: str, operands: tuple[Value | Linear, ...]) -> N
 
 
 def not_linear(command: str, where: str, operands: Mapping[str, TensorSpec]) -> UnsupportedError:
-    """The error for transposing a command that is not linear `where`."""
+    """Returns the error for transposing a command that is not linear `where`."""
     fix = (
         "make the function given to linear_transpose, or the rule given to custom_jvp, linear in the "
         "arguments that it differentiates."
@@ -249,7 +251,7 @@ def is_differentiable(spec: TensorSpec) -> bool:
 
 
 def zeros(spec: TensorSpec) -> Value:
-    """A zero value of `spec`."""
+    """Returns a zero value of `spec`."""
     return get_command("full")(shape=spec.shape, dtype=spec.dtype, value=0)
 
 
@@ -284,7 +286,7 @@ def lead(size: int, x: Value, is_batched: bool) -> Value:
 
 
 def behind_batch(axis: int) -> int:
-    """The same axis behind a new leading one; one that is counted from the end stays."""
+    """Returns the same axis behind a new leading one; one that is counted from the end stays."""
     return axis + 1 if axis >= 0 else axis
 
 

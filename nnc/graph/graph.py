@@ -65,7 +65,7 @@ class Symbol(_UnfinishedSymbol):
 
 
 def new_symbol(spec: TensorSpec, name: str = "") -> Symbol:
-    """A symbol; traces make so many that it matters how long it takes."""
+    """Returns a symbol; traces make so many that it matters how long it takes."""
     symbol: Any = _UnfinishedSymbol()
     symbol.spec, symbol.name = spec, name
     symbol.__class__ = Symbol  # faster than to set the fields of a class that cannot be assigned to
@@ -136,7 +136,7 @@ def new_node(
     command: Command, inputs: tuple[Symbol, ...], outputs: tuple[Symbol, ...], params: Mapping[str, Any],
     graphs: tuple[Graph, ...], source: SourceLine | None,
 ) -> Node:  # fmt: skip
-    """A node, made in the shortest time."""
+    """Returns a node, made in the shortest time."""
     node: Any = _UnfinishedNode()
     node.command, node.inputs, node.outputs = command, inputs, outputs
     node.params, node.graphs, node.source = params, graphs, source
@@ -237,7 +237,7 @@ class Graph:
         return Graph(self.inputs, outputs, tuple(reversed(nodes)), constants, self.attrs, self.name)
 
     def part(self, nodes: Sequence[Node]) -> Graph:
-        """The graph of some of the nodes: it takes the values that they read, and yields those that are read outside.
+        """Returns the graph of some of the nodes: it takes the values that they read, and yields those that are read outside.
 
         Args:
             nodes: nodes of this graph, in its order.
@@ -311,7 +311,7 @@ class Graph:
 
 
 def _taken(arg: Any, spec: TensorSpec) -> Any:
-    """An argument of a graph; numbers take the dtype of the input."""
+    """Returns an argument of a graph; numbers take the dtype of the input."""
     if dtypes.is_scalar(arg):
         return spec.dtype.type(arg)
     own = getattr(arg, "spec", spec).dtype

@@ -176,7 +176,7 @@ def register_pass(
 
 
 def find_pass(name: str) -> Pass:
-    """The pass of that name.
+    """Returns the pass of that name.
 
     Args:
         name: the pass's name in pipelines.
@@ -250,7 +250,7 @@ def _leave(graph: Graph, options: Any) -> Graph:
 
 
 def _run(graph: Graph, step: Pass, options: Any, verify: bool, lost: dict[str, str], before: int) -> tuple[Graph, int]:
-    """The graph after a pass, and how many nodes it has; `before` is how many it had."""
+    """Returns the graph after a pass, and how many nodes it has; `before` is how many it had."""
     start = time.perf_counter()
     result = step.function(graph, options)
     seconds = time.perf_counter() - start

@@ -199,7 +199,7 @@ def register(name: str, rules: Rules, arity: int | None = 1, outputs: int | None
 
 
 def command(name: Command | str) -> Command:
-    """The command of that name.
+    """Returns the command of that name.
 
     Args:
         name: the command's name, or the command itself.
@@ -225,7 +225,7 @@ copyreg.pickle(Command, lambda each: (command, (each.name,)))  # a copy is the c
 
 
 def attribute(name: str) -> Attribute[Any]:
-    """The column of that name.
+    """Returns the column of that name.
 
     Args:
         name: the name of the column.
@@ -354,7 +354,7 @@ class _KernelColumn(Attribute[tuple[Kernel | KernelFactory, ...]]):
         self._promised.setdefault(command(target), []).append(load)
 
     def get(self, target: Command, default: Any = None) -> Any:
-        """The kernels of a command, best first; the default where it has none."""
+        """Returns the kernels of a command, best first; the default where it has none."""
         promised = self._promised.get(target)
         if promised is not None:
             for load in promised:
@@ -363,7 +363,7 @@ class _KernelColumn(Attribute[tuple[Kernel | KernelFactory, ...]]):
         return super().get(target, default)
 
     def so_far(self, target: Command) -> tuple[Kernel | KernelFactory, ...]:
-        """The kernels of a command that are there already."""
+        """Returns the kernels of a command that are there already."""
         return super().get(target, ())
 
     def __getitem__(self, target: Command) -> tuple[Kernel | KernelFactory, ...]:
@@ -419,7 +419,7 @@ Example:
 
 
 def kernels_for(target: Command, machine: Target) -> tuple[Kernel, ...]:
-    """The kernels that a machine has for a command, the best first."""
+    """Returns the kernels that a machine has for a command, the best first."""
     load_kernels(machine.kind)
     return _kernels_for(target, machine, REGISTRY.version)
 
@@ -438,7 +438,7 @@ def _made(factory: KernelFactory, machine: Target) -> Kernel:
 def find_kernel(
     target: Command, specs: tuple[TensorSpec, ...], params: Mapping[str, Any], machine: Target | None = None
 ) -> Kernel | None:
-    """The kernel of highest priority that takes these inputs; None where only the reference does.
+    """Returns the kernel of highest priority that takes these inputs; None where only the reference does.
 
     Args:
         target: the command.

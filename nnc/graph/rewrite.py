@@ -140,7 +140,7 @@ class _Rewriter:
         return self._finished[graph]
 
     def fitting(self, command: Command, kinds: tuple[Kind, ...]) -> Sequence[tuple[Rule, Pattern]]:
-        """The candidates for a node of this command, with operands of these kinds."""
+        """Returns the candidates for a node of this command, with operands of these kinds."""
         found = self._fitting.get((command, kinds))
         if found is None:
             found = [(rule, pattern) for rule, pattern in self.candidates[command] if pattern.fits(kinds)]
@@ -191,7 +191,7 @@ class _Rewriting:
         self.changed = False
 
     def result(self) -> Graph:
-        """The graph with rules applied; the same object where none applies."""
+        """Returns the graph with rules applied; the same object where none applies."""
         for old in self.source.nodes:
             waiting = [old]
             while waiting:
@@ -230,7 +230,7 @@ class _Rewriting:
         return symbol
 
     def renew(self, node: Node) -> Node:
-        """The node with the inputs that it has by now and its sub-graphs rewritten; itself where neither changed."""
+        """Returns the node with the inputs that it has by now and its sub-graphs rewritten; itself where neither changed."""
         inputs, graphs = node.inputs, node.graphs
         if not self.renamed.keys().isdisjoint(inputs):
             inputs = tuple([self.current(symbol) for symbol in inputs])
@@ -242,7 +242,7 @@ class _Rewriting:
         return node.update(inputs=inputs, graphs=graphs)
 
     def find(self, node: Node) -> tuple[Equation, _Match] | None:
-        """The first rule whose left side is the graph that ends in `node`."""
+        """Returns the first rule whose left side is the graph that ends in `node`."""
         rewriter, kinds = self.rewriter, self.kinds
         if node.command not in rewriter.candidates:
             return None
@@ -264,7 +264,8 @@ class _Rewriting:
         return None
 
     def right_side(self, equation: Equation, match: _Match) -> list[Node]:
-        """The nodes of the right side; they write the symbols of the replaced node where they can, else these are renamed.
+        """Returns the nodes of the right side; they write the symbols of the replaced node where they can, else these are
+        renamed.
 
         Each has the source line of the left side's node with the same command, else the line of the replaced node.
         """
@@ -293,7 +294,7 @@ class _Rewriting:
         return made
 
     def without_dead(self, outputs: tuple[Symbol, ...]) -> tuple[tuple[Node, ...], set[Symbol]]:
-        """The nodes but those inner nodes of replaced left sides that nothing reads, and all symbols that are read."""
+        """Returns the nodes but those inner nodes of replaced left sides that nothing reads, and all symbols that are read."""
         read = set(outputs)
         kept: list[Node] = []
         for node in reversed(self.nodes):

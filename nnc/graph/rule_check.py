@@ -62,7 +62,7 @@ def check_rule(rule: Rule, samples: Sequence[Sample] | None = None, *, seed: int
 
 
 def _evaluate(graph: Graph, inputs: Sequence[NDArray]) -> list[NDArray]:
-    """The outputs of `graph` by the commands' references."""
+    """Returns the outputs of `graph` by the commands' references."""
     values: dict[Symbol, Any] = dict(zip(graph.inputs, inputs, strict=True)) | dict(graph.constants)
     for node in graph.nodes:
         if node.graphs:

@@ -99,7 +99,7 @@ def ctc(
 
 
 def _check(scores: Array, labels: Array, blank: int) -> tuple[int, ...]:
-    """The sizes of the batch axes."""
+    """Returns the sizes of the batch axes."""
     operands = {"logits": spec_of(scores), "labels": spec_of(labels)}
     if scores.ndim < 2 or labels.ndim != scores.ndim - 1 or scores.shape[:-2] != labels.shape[:-1]:
         problem = f"logits have shape {scores.shape}, labels {labels.shape}."

@@ -73,7 +73,7 @@ def convolve_transpose(x: Any, weight: Any, bias: Any, **options: Any) -> Array:
 
 
 def _shifted(out: Array, bias: Any, layout: str) -> Array:
-    """The bias added to each channel."""
+    """Returns the bias added to each channel."""
     if bias is None:
         return out
     form = parse_layout("bias", layout)

@@ -188,7 +188,7 @@ def roi_align(
     down, across = per_axis("roi_align", "output_size", output_size, 2)
 
     def extents(boxes: Any) -> tuple[Array, Array]:
-        """The upper left corners of the boxes, and their sizes: (K, 2) each, x before y."""
+        """Returns the upper left corners of the boxes, and their sizes: (K, 2) each, x before y."""
         corners = nnp.astype(boxes[:, 1:], wide) * spatial_scale - (0.5 if aligned else 0)
         size = corners[:, 2:] - corners[:, :2]
         return corners[:, :2], size if aligned else nnp.maximum(size, 1)

@@ -173,7 +173,7 @@ def uniform(scale: float = 1e-2, dtype: DTypeLike = dtypes.float32) -> Initializ
 
 
 def fans(shape: Sequence[int], in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = ()) -> tuple[int, int]:
-    """The number of inputs of each output, and of outputs of each input; all other axes are a window.
+    """Returns the number of inputs of each output, and of outputs of each input; all other axes are a window.
 
     Args:
         shape: the shape of the weights.

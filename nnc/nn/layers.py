@@ -52,7 +52,7 @@ def check_sizes(where: str, shape: Sequence[Any]) -> None:
 def draw_weights(
     key: ArrayLike, shape: Sequence[int], bias_shape: Sequence[int] | None, fan_in: int, dtype: DTypeLike
 ) -> tuple[Any, Any]:
-    """A weight and a bias (None without a shape for it)."""
+    """Returns a weight and a bias (None without a shape for it)."""
     check_sizes("nnc.nn", shape)
     for_weight, for_bias = random.split(key)
     bias = None if bias_shape is None else draw(for_bias, bias_shape, fan_in, dtype)

@@ -143,7 +143,7 @@ def sparsemax_loss(logits: ArrayLike, labels: ArrayLike) -> Array:
 
 
 def _sparsemax(x: Array) -> Array:
-    """The nearest probabilities to scores (..., classes) (Martins and Astudillo, "From softmax to sparsemax", 2016)."""
+    """Returns the nearest probabilities to scores (..., classes) (Martins and Astudillo, "From softmax to sparsemax", 2016)."""
     descending = nnp.flip(nnp.sort(x, axis=-1), axis=-1)
     places = nnp.astype(nnp.arange(1, x.shape[-1] + 1), x.dtype)
     thresholds = (nnp.cumsum(descending, axis=-1) - 1) / places

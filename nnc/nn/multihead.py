@@ -163,7 +163,7 @@ class MultiHeadAttention(Module):
         return out if cache is None else (out, cache)
 
     def make_cache(self, batch_shape: tuple[int, ...], size: int, dtype: DTypeLike = dtypes.float32) -> KVCache:
-        """An empty cache for `size` steps.
+        """Returns an empty cache for `size` steps.
 
         Args:
             batch_shape: shape before the steps.
@@ -174,7 +174,7 @@ class MultiHeadAttention(Module):
         return KVCache(nnp.zeros(shape, dtype), nnp.zeros(shape, dtype), nnp.asarray(0, dtypes.int32))
 
     def _heads(self) -> tuple[int, int]:
-        """The numbers of heads of queries, and of keys and values."""
+        """Returns the numbers of heads of queries, and of keys and values."""
         return self.num_heads, self.kv_heads
 
     def _split(self, x: Array, heads: int) -> Array:
@@ -197,7 +197,7 @@ def _without_padding(query: Any, keys: Any, values: Any, mask: Array) -> tuple[A
 
 
 def _extend(cache: KVCache, k: Array, v: Array) -> tuple[KVCache, Array]:
-    """The cache with more keys and values, and the mask (T, size) of the keys that the new steps see."""
+    """Returns the cache with more keys and values, and the mask (T, size) of the keys that the new steps see."""
     size, steps = spec_of(cache.keys).shape[-3], k.shape[-3]
     if spec_of(cache.keys).shape[:-3] != k.shape[:-3] or steps > size:
         problem = f"{steps} steps do not fit the cache."

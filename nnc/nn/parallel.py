@@ -182,7 +182,8 @@ class ParallelAttention(MultiHeadAttention, init=False):
 
 @spelled
 def tensor_parallel(model: A, axis_name: str) -> A:
-    """The model with the weights of its attentions, transformer layers and embeddings split over the places of a named axis.
+    """Returns the model with the weights of its attentions, transformer layers and embeddings split over the places of a named
+    axis.
 
     Heads of attentions, hidden features of transformer layers and rows of embeddings are dealt out. The model computes the same as
     before, with whole weights by itself, and with those of each place within `nnc.distributed.data_parallel` and `shard_map`.

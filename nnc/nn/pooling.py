@@ -66,7 +66,7 @@ class _Windows:
 
 
 def _spatial_form(where: str, x: Array, sizes: Sizes | None, layout: str) -> Layout:
-    """The layout; a sequence of sizes says how many spatial axes there are, else all axes after N and C are."""
+    """Returns the layout; a sequence of sizes says how many spatial axes there are, else all axes after N and C are."""
     rank = len(sizes) if isinstance(sizes, (tuple, list)) else spec_of(x).ndim - 2
     form = parse_layout(where, layout, rank)
     check_rank(where, x, form)
@@ -94,7 +94,7 @@ def _read_windows(
 
 
 def _more(n: int, window: int, stride: int, padding: tuple[int, int], dilation: int) -> int:
-    """The number of elements that complete a last, incomplete window; it must begin in x or in the padding before it."""
+    """Returns the number of elements that complete a last, incomplete window; it must begin in x or in the padding before it."""
     low, high = padding
     rest = n + low + high - dilation * (window - 1) - 1
     count = -(-rest // max(1, stride)) + 1
@@ -298,7 +298,7 @@ def _greatest_of_bins(x: Array, axis: int, starts: Any, ends: Any) -> Array:
 
 
 def _bins_side_by_side(x: Array, axis: int, starts: Any, ends: Any) -> Array:
-    """The bins in the last axis, each as wide as the widest: short ones repeat their last element."""
+    """Returns the bins in the last axis, each as wide as the widest: short ones repeat their last element."""
     widest = int((ends - starts).max())
     index = np.minimum(starts[:, None] + np.arange(widest), ends[:, None] - 1)
     return nnp.take(nnp.moveaxis(x, axis, -1), index.ravel(), axis=-1)
@@ -344,7 +344,7 @@ def global_max_pool(x: ArrayLike, *, keepdims: bool = False, layout: str = "NCHW
 
 
 def _places(where: str, x: Array, layout: str) -> tuple[int, ...]:
-    """The spatial axes."""
+    """Returns the spatial axes."""
     form = _spatial_form(where, x, None, layout)
     lead = spec_of(x).ndim - len(form.order)
     return tuple(sorted(lead + axis for axis in form.order[1:]))

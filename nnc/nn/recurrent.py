@@ -102,7 +102,7 @@ class _Cell(Module, Generic[State]):
         return nnp.zeros((*gates.shape[:-1], self.hidden_features), dtype_of(gates))
 
     def read_state(self, state: Any, gates: Array) -> Any:
-        """A state that was given, or the initial one.
+        """Returns a state that was given, or the initial one.
 
         Args:
             state: the state that was given, or None.
@@ -124,7 +124,7 @@ class _Cell(Module, Generic[State]):
 
     @abstractmethod
     def step(self, gates: Array, state: State) -> State:
-        """The next state.
+        """Returns the next state.
 
         Args:
             gates: the input's part of the gates.
@@ -169,7 +169,7 @@ class RNNCell(_Cell[Array]):
         self.activation = activation
 
     def step(self, gates: Array, state: Array) -> Array:
-        """The next hidden state.
+        """Returns the next hidden state.
 
         Args:
             gates: the input's part of the gates, (..., gates · hidden_features).
@@ -206,7 +206,7 @@ class LSTMCell(_Cell[LSTMState], init=False):
         return LSTMState(zeros, zeros)
 
     def step(self, gates: Array, state: LSTMState) -> LSTMState:
-        """The next hidden and cell.
+        """Returns the next hidden and cell.
 
         Args:
             gates: the input's part of the gates, (..., 4 · hidden_features).
@@ -238,7 +238,7 @@ class GRUCell(_Cell[Array], init=False):
     gates: ClassVar[int] = 3
 
     def step(self, gates: Array, state: Array) -> Array:
-        """The next hidden state.
+        """Returns the next hidden state.
 
         Args:
             gates: the input's part of the gates, (..., 3 · hidden_features).
@@ -340,7 +340,7 @@ class _Recurrent(Module, Generic[State]):
         return x, tuple(states)
 
     def _run(self, i: int, j: int, cell: _Cell[Any], x: Array, initial: Any, valid: Array | None) -> tuple[Array, Any]:
-        """The outputs and the last state of a cell; direction 1 runs from the end."""
+        """Returns the outputs and the last state of a cell; direction 1 runs from the end."""
         gates = nnp.moveaxis(cell.project(x), -2, 0)
         state = cell.read_state(None if initial is None else self._pick(initial, i, j), gates[0])
 

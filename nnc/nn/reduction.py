@@ -50,7 +50,7 @@ def widen_same(where: str, names: Sequence[str], *xs: Any) -> tuple[list[Array],
 def reduce_terms(
     where: str, terms: Array, reduction: Reduction, dtype: dtypes.DType, weights: Array | None = None
 ) -> Array:
-    """The terms of a loss reduced, in `dtype`; a mean divides by the sum of the weights, where the terms have some.
+    """Returns the terms of a loss reduced, in `dtype`; a mean divides by the sum of the weights, where the terms have some.
 
     Raises:
         ArgumentError: there is no such reduction.

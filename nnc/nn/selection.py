@@ -32,7 +32,7 @@ def _is_predicate(value: Any) -> bool:
 def select(
     where: str, selection: Selection, leaves: Mapping[str, Any], asked: Collection[str] | None = None
 ) -> set[str]:
-    """The paths that a selection selects: each item adds some, in order, and an item with "!" takes some away.
+    """Returns the paths that a selection selects: each item adds some, in order, and an item with "!" takes some away.
 
     A pattern selects the paths that it matches, and those below a path that it matches. Where the first item is negative, all
     paths are selected before it.
@@ -93,5 +93,5 @@ def _satisfying(where: str, predicate: Any, leaves: Mapping[str, Any], asked: Co
 
 
 def _parts(name: str) -> list[str]:
-    """A path, and the paths of the containers around it."""
+    """Returns a path, and the paths of the containers around it."""
     return [name, *(name[:i] for i, letter in enumerate(name) if letter == ".")]

@@ -125,7 +125,7 @@ class TransformerEncoderLayer(Module):
         return run.dropout(run.linear2(run.dropout(self.activation(run.linear1(x)))))
 
     def _add(self, x: Array, norm: LayerNorm, part: Callable[[Array], Array]) -> Array:
-        """The residual sum of x and a part of the layer."""
+        """Returns the residual sum of x and a part of the layer."""
         return x + part(norm(x)) if self.norm_first else norm(x + part(x))
 
 

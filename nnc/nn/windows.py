@@ -57,7 +57,7 @@ def _transpose(x: Array, permutation: Shape) -> Array:
 
 
 def parse_layout(where: str, layout: str, rank: int | None = None) -> Layout:
-    """The layout that a string of axis letters names: N first, C, and a letter for each spatial axis, as in "NHWC".
+    """Returns the layout that a string of axis letters names: N first, C, and a letter for each spatial axis, as in "NHWC".
 
     "NCHW" and "NHWC" also mean channels first and last where there are other than two spatial axes.
 
@@ -85,7 +85,7 @@ def parse_layout(where: str, layout: str, rank: int | None = None) -> Layout:
 
 
 def per_axis(where: str, name: str, value: Sizes, rank: int) -> Shape:
-    """A size for each spatial axis.
+    """Returns a size for each spatial axis.
 
     Raises:
         ArgumentError: another number of sizes.

@@ -154,7 +154,7 @@ _SIGNATURE = re.compile(rf"^\s*({_CORE}(?:\s*,\s*{_CORE})*)?\s*->\s*({_CORE}(?:\
 
 
 def _read_signature(signature: str) -> list[list[str]]:
-    """The names of the core axes of each argument."""
+    """Returns the names of the core axes of each argument."""
     match = _SIGNATURE.match(signature)
     if match is None:
         raise user_error(

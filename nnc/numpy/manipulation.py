@@ -497,7 +497,7 @@ def roll(x: ArrayLike, shift: int | Sequence[int], axis: Axis = None) -> Array:
 
 
 def _shifts(shift: Any) -> Sequence[Any]:
-    """The distances to shift by, one after the other: a number, several, or the elements of an array."""
+    """Returns the distances to shift by, one after the other: a number, several, or the elements of an array."""
     if isinstance(shift, (tuple, list)):
         return shift
     shape: Sequence[int] = getattr(shift, "shape", ())

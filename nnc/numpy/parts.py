@@ -162,7 +162,7 @@ _ORDERS = ("big", "little")
 
 
 def _weights(bitorder: str, where: str) -> np.ndarray[Any, Any]:
-    """The shift of the bit at each place of a byte."""
+    """Returns the shift of the bit at each place of a byte."""
     check_choice(where, "bitorder", bitorder, _ORDERS)
     shifts = np.arange(8, dtype=np.uint8)
     return shifts if bitorder == "little" else shifts[::-1].copy()

@@ -66,7 +66,7 @@ class Unravel:
 
 
 def _converted(x: Array, dtype: dtypes.DType) -> Array:
-    """A part of the vector in the dtype of its leaf; of complex numbers that a real leaf became, the real part."""
+    """Returns a part of the vector in the dtype of its leaf; of complex numbers that a real leaf became, the real part."""
     is_narrower = dtypes.is_complex(x.dtype) and not dtypes.is_complex(dtype)
     return astype(x.real if is_narrower else x, dtype)
 

@@ -35,7 +35,7 @@ def apply_reduction(
     name: str, command: Command, accepts: Accepts, x: Array, axis: Axis, keepdims: bool, where: Any = None, fill: Any = None,
     needs_elements: bool = False,
 ) -> Array:  # fmt: skip
-    """A reduction of the elements that `where` chooses; `fill` is the neutral element."""
+    """Returns a reduction of the elements that `where` chooses; `fill` is the neutral element."""
     spec: TensorSpec = x.spec
     check_dtype(name, spec, *accepts)
     axes = to_axes(name, axis, spec.ndim)
@@ -52,7 +52,7 @@ def mask_of(where: Any, spec: TensorSpec, name: str) -> Array:
 
 
 def _wide(x: Array, dtype: Any, where: str) -> Array:
-    """The operand of a sum or product: small integers and bools become 64 bits wide."""
+    """Returns the operand of a sum or product: small integers and bools become 64 bits wide."""
     own = x.spec.dtype
     if dtype is not None:
         return converted(x, dtype, where)

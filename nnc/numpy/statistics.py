@@ -144,7 +144,7 @@ def cov(
 
 
 def _variables(m: Any, y: Any, rowvar: bool) -> Array:
-    """The variables of both arguments as rows."""
+    """Returns the variables of both arguments as rows."""
     rows = [_rows(values, rowvar) for values in (m, y) if values is not None]
     return rows[0] if len(rows) == 1 else concatenate(rows)
 
@@ -195,7 +195,7 @@ METHODS = ("linear", "lower", "higher", "nearest", "midpoint", *_PLOTTING, *_OF_
 
 
 def _neighbours(method: str, n: Array, q: Array) -> tuple[Array, Array]:
-    """The place below each quantile among n sorted elements, and the weight of the next one; places may lie outside."""
+    """Returns the place below each quantile among n sorted elements, and the weight of the next one; places may lie outside."""
     if method in _PLOTTING:
         alpha, beta = _PLOTTING[method]
         place = n * q + (alpha + q * (1 - alpha - beta)) - 1

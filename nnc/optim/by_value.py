@@ -44,7 +44,7 @@ SMALLEST = float(np.finfo(np.float64).eps)  # squared norms up to here count as 
 
 
 def loss_value(where: str, value: Any, dtype: dtypes.DType) -> Array:
-    """The value of the loss, as a 0-d array.
+    """Returns the value of the loss, as a 0-d array.
 
     Raises:
         ArgumentTypeError: update was called without it.
@@ -210,7 +210,7 @@ class _Model(NamedTuple):
 
 
 def _momo_step(model: _Model, rate: Any, shrink: Any, bound: Array, floor: Any, adapt: bool) -> tuple[Array, Array]:
-    """The step size up to `rate`, and the next lower bound of the loss."""
+    """Returns the step size up to `rate`, and the next lower bound of the loss."""
     here = bound
     if adapt:
         cap = shrink * model.height + model.product

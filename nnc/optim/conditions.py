@@ -230,7 +230,7 @@ def skip_large_updates(
 
 @spelled
 def periodic_update(new_tensors: A, old_tensors: A, steps: Any, update_period: int) -> A:
-    """The new tree where `steps` is a multiple of `update_period`, else the old one, as target networks are renewed.
+    """Returns the new tree where `steps` is a multiple of `update_period`, else the old one, as target networks are renewed.
 
     Args:
         new_tensors: tree to copy.

@@ -167,7 +167,7 @@ def microbatch(
 
 
 def _rows(batched: list[tuple[Any, int]], size: int) -> int:
-    """The length that all batch axes have, which is checked."""
+    """Returns the length that all batch axes have, which is checked."""
     lengths = {asarray(x).shape[axis] for value, axis in batched for x in tree.leaves(value)}
     if len(lengths) != 1:
         problem = f"the batch axes have lengths {sorted(lengths)}, which must be one."
@@ -185,7 +185,7 @@ def _rows(batched: list[tuple[Any, int]], size: int) -> int:
 
 
 def _part(value: Any, axis: int, i: Any, parts: int) -> Any:
-    """The rows i, i + parts … of each leaf along its batch axis."""
+    """Returns the rows i, i + parts … of each leaf along its batch axis."""
     return tree.map(lambda x: nnp.take(_split(asarray(x), axis, parts), i, axis=axis % asarray(x).ndim + 1), value)
 
 
@@ -222,7 +222,7 @@ def reshape_batch_axis(batch: Any, microbatch_size: int, axis: int = 0) -> Any:
 
 
 def _accumulate(part: Function, parts: int, accumulator: Any, real: Any) -> Any:
-    """The results of all parts as one."""
+    """Returns the results of all parts as one."""
     specs: Any = eval_shape(part, nnp.asarray(0, dtypes.int64))
     kinds, whole = _kinds_of(accumulator, specs)
     ways = [_accumulator_of(kind, parts, parts if real is None else nnp.clip(real, 1, parts)) for kind in kinds]
@@ -250,7 +250,7 @@ def _is_kind(x: Any) -> bool:
 
 
 def _kinds_of(accumulator: Any, results: Any) -> tuple[list[Any], tree.TreeDef]:
-    """The accumulators of a tree, and its structure, with which results begin.
+    """Returns the accumulators of a tree, and its structure, with which results begin.
 
     Raises:
         TreeError: results have another structure.
@@ -276,7 +276,7 @@ def _joined(stacked: Array) -> Array:
 
 
 def _accumulator_of(kind: Any, parts: int, ran: Any) -> Accumulator | None:
-    """The accumulator of a kind; None for CONCAT, whose parts the loop itself stacks."""
+    """Returns the accumulator of a kind; None for CONCAT, whose parts the loop itself stacks."""
     if isinstance(kind, Accumulator) or kind is AccumulationType.CONCAT:
         return kind if isinstance(kind, Accumulator) else None
     count = ran if kind is AccumulationType.RUNNING_MEAN else parts
@@ -356,7 +356,7 @@ def micro_vmap(
 
 
 def _reduce(values: Any, kind: Any) -> Any:
-    """The results of the rows of a part as one."""
+    """Returns the results of the rows of a part as one."""
     if isinstance(kind, Accumulator):
         return kind.aggregate(values)
     if kind is AccumulationType.CONCAT:

@@ -162,7 +162,7 @@ class Correction:
         self._factors = {dtype: bias_factor(decay, count, dtype) for dtype in dict.fromkeys(found)}
 
     def __call__(self, moment: Array) -> Array:
-        """The moment without its bias."""
+        """Returns the moment without its bias."""
         return widen(moment) / self._factors[_real_dtype(moment)]
 
 
@@ -315,7 +315,7 @@ def _rms(variance: Array, g: Array, eps: Scalar, eps_in_sqrt: bool) -> Array:
 
 
 def _joint(g: Array, variance: Array) -> dtypes.DType:
-    """The dtype in which `g` is divided by a root of `variance`."""
+    """Returns the dtype in which `g` is divided by a root of `variance`."""
     return dtypes.complex_dtype(variance.dtype) if dtypes.is_complex(g.dtype) else variance.dtype
 
 

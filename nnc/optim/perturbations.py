@@ -29,7 +29,7 @@ class Noise(Protocol):
         ...
 
     def log_prob(self, inputs: Any) -> Array:
-        """The logarithm of the density, up to a constant."""
+        """Returns the logarithm of the density, up to a constant."""
         ...
 
 
@@ -53,7 +53,7 @@ class Normal:
         return random.normal(key, tuple(sample_shape), dtype)
 
     def log_prob(self, inputs: ArrayLike) -> Array:
-        """The logarithm of the density, up to a constant.
+        """Returns the logarithm of the density, up to a constant.
 
         Args:
             inputs: an array of floats.
@@ -81,7 +81,7 @@ class Gumbel:
         return random.gumbel(key, tuple(sample_shape), dtype)
 
     def log_prob(self, inputs: ArrayLike) -> Array:
-        """The logarithm of the density.
+        """Returns the logarithm of the density.
 
         Args:
             inputs: an array of floats.

@@ -100,7 +100,7 @@ def reduce_on_plateau(
         )
 
     def compared(state: ReduceLROnPlateauState) -> ReduceLROnPlateauState:
-        """The state after a whole mean."""
+        """Returns the state after a whole mean."""
         better = state.avg_value < (1 - rtol) * state.best_value - atol
         since = nnp.where(better, 0, state.plateau_count + 1)
         cooling, due = state.cooldown_count > 0, since == patience

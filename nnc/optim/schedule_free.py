@@ -66,7 +66,7 @@ class ScheduleFreeState(NamedTuple):
 
 @spelled
 def schedule_free_eval_params(state: ScheduleFreeState, params: P) -> P:
-    """The average of the iterates, the parameters to evaluate and to keep: x = (y − (1 − b1) · z) / b1.
+    """Returns the average of the iterates, the parameters to evaluate and to keep: x = (y − (1 − b1) · z) / b1.
 
     Args:
         state: the state of `schedule_free`, or of one of the optimizers made of it.

@@ -81,7 +81,7 @@ def sharded(optimizer: GradientTransformation, axis_name: str) -> GradientTransf
 
 
 def _part(x: Any, axis: NamedAxis) -> Any:
-    """The place's part of a vector."""
+    """Returns the place's part of a vector."""
     rows = reshape(padded(x, axis.size), shape=(axis.size, part_size(spec_of(x).size, axis.size)))
     return gather(rows, axis.index, axes=(0,), batch=0, mode="clip")
 

@@ -15,7 +15,7 @@ from nnc.trace.core.axes import NamedAxis
 
 
 def vectors_of(params: Any) -> dict[str, Any]:
-    """The trainable leaves of each dtype as one vector."""
+    """Returns the trainable leaves of each dtype as one vector."""
     groups: dict[str, list[Any]] = {}
     for leaf in filter(is_trainable, tree.leaves(params)):
         x = as_value(leaf)
@@ -24,7 +24,7 @@ def vectors_of(params: Any) -> dict[str, Any]:
 
 
 def with_vectors(params: Any, vectors: dict[str, Any]) -> Any:
-    """The tree with these vectors in place of the trainable leaves."""
+    """Returns the tree with these vectors in place of the trainable leaves."""
     at, leaves = dict.fromkeys(vectors, 0), []
     for leaf in tree.leaves(params):
         if is_trainable(leaf):

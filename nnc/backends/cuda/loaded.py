@@ -46,6 +46,6 @@ def candidate_kernels(
 
 @cache
 def expected_compiler() -> CudaCompiler | None:
-    """The compiler of kernels and entries; None where entries cannot be compiled."""
+    """Returns the compiler of kernels and entries; None where entries cannot be compiled."""
     found = load_kernels(CPU).expected_compiler()
     return None if found is None else CudaCompiler(found)

@@ -41,7 +41,7 @@ class Site:
         return crc32(repr((self.name, self.size, self.stride, self.line)).encode())
 
     def describe(self, line: str) -> str:
-        """The collective and its line, or `line` where that is not known."""
+        """Returns the collective and its line, or `line` where that is not known."""
         found = self.line or line
         return f"{self.name} of {found}" if found else self.name
 
@@ -96,7 +96,7 @@ class Board:
         return int(self.cells.ctypes.data) + self.own * CELL.itemsize
 
     def add(self, site: Site) -> int:
-        """The number of a collective, which the board knows from then on."""
+        """Returns the number of a collective, which the board knows from then on."""
         number = site.number
         self.sites.setdefault(number, site)
         return number

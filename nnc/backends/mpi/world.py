@@ -32,7 +32,7 @@ class World:
 
     @staticmethod
     def of(mpi: Any) -> World:
-        """The processes of MPI's world; each takes its share of the processors of its machine."""
+        """Returns the processes of MPI's world; each takes its share of the processors of its machine."""
         everyone = mpi.COMM_WORLD
         if everyone.size == 1:
             return World(mpi, 0, 1, None)
@@ -52,7 +52,7 @@ class World:
         return nullcontext() if self.board is None else self.board.waiting(site)
 
     def place(self, size: int, stride: int) -> int:
-        """The number of this process along an axis of a mesh."""
+        """Returns the number of this process along an axis of a mesh."""
         return self.rank // stride % size
 
 
@@ -79,7 +79,7 @@ def _world() -> World:
 
 
 def known_world() -> World:
-    """The processes, of a program that has more than one."""
+    """Returns the processes, of a program that has more than one."""
     found = world()
     if found is None:
         problem = "a collective of several processes runs in a process that was started by itself."

@@ -136,7 +136,7 @@ class _Problem:
         return MemoryDesc.strided(self.shapes[tensor], self.computed, tuple(n // size * wide for n in strides))
 
     def dense(self) -> _AllStrides:
-        """The strides of tensors without gaps."""
+        """Returns the strides of tensors without gaps."""
         x, w, y = map(self.spec, (X, W, Y))
         if not self.channels_last:
             return row_major(x), row_major(w), row_major(y)
@@ -145,7 +145,7 @@ class _Problem:
 
 @lru_cache(maxsize=1024)
 def _dense_channels_last(spec: TensorSpec) -> Strides:
-    """The strides of (N, C, *spatial) that lies as (N, *spatial, C)."""
+    """Returns the strides of (N, C, *spatial) that lies as (N, *spatial, C)."""
     n, c, *spatial = spec.shape
     return _first(row_major(spec.update(shape=(n, *spatial, c))))
 
@@ -192,14 +192,16 @@ def _is_dense(spec: TensorSpec, strides: Strides, dense: Strides) -> bool:
 
 
 def _dense_in(spec: TensorSpec, strides: Strides) -> Strides | None:
-    """The strides of the order, rows first or channels last, in which an activation lies without gaps; None where it has some."""
+    """Returns the strides of the order, rows first or channels last, in which an activation lies without gaps; None where it
+    has some.
+    """
     return next((d for d in (row_major(spec), _dense_channels_last(spec)) if _is_dense(spec, strides, d)), None)
 
 
 @lru_cache(maxsize=_DESCRIBED)
 def _primitive_desc(problem: _Problem, fixed: _SomeStrides) -> PrimitiveDesc | None:
-    """The primitive for these strides (None: its own choice), if the library has a fast one. A tensor that is combined with the
-    result must lie as that does, so that it has to be known how.
+    """Returns the primitive for these strides (None: its own choice), if the library has a fast one. A tensor that is combined
+    with the result must lie as that does, so that it has to be known how.
     """
     if problem.computed != dtypes.float32 and _has_empty_window(problem):
         return None
@@ -304,7 +306,9 @@ def _post_op(problem: _Problem, op: Eltwise | Combine, strides: Strides | None) 
 
 
 def _combined(problem: _Problem, op: Combine, strides: Strides) -> MemoryDesc:
-    """A tensor that is combined with the result, which has these strides: of its shape, one value for each channel, or one."""
+    """Returns a tensor that is combined with the result, which has these strides: of its shape, one value for each channel, or
+    one.
+    """
     shape, unit = problem.shapes[Y], problem.dtype.itemsize
     if op.axes == "all":
         return MemoryDesc.strided(shape, problem.dtype, strides)
@@ -343,13 +347,13 @@ def _choose(problem: _Problem, strides: _AllStrides) -> _Choice | None:
 
 
 def _plain_loop(problem: _Problem, inside: PrimitiveDesc, strides: _AllStrides) -> PrimitiveDesc:
-    """The library's own reference for tensors that lie as those of a primitive. It multiplies nothing that is not there."""
+    """Returns the library's own reference for tensors that lie as those of a primitive. It multiplies nothing that is not there."""
     tensors = [inside.desc(role) for role in problem.form.roles]
     return _create(problem, tensors, _dense_in(problem.spec(Y), strides[Y]) or strides[Y], is_plain=True)
 
 
 def _choose_in(problem: _Problem, strides: _AllStrides) -> PrimitiveDesc | None:
-    """The primitive, in one dtype, for tensors of these strides."""
+    """Returns the primitive, in one dtype, for tensors of these strides."""
     specs = tuple(map(problem.spec, (X, W, Y)))
     rows = row_major(specs[X]), row_major(specs[W]), row_major(specs[Y])
     lying = tuple(map(_dense_in, specs, strides))
@@ -387,7 +391,7 @@ class _Draft:
     operands: tuple[tuple[int, MemoryDesc, str, int], ...]
 
     def call(self, scratchpad: int, workspace: str, *, is_made: bool = True) -> Call:
-        """The call whose scratchpad begins at that byte of the workspace, which that pointer points to."""
+        """Returns the call whose scratchpad begins at that byte of the workspace, which that pointer points to."""
         operands = [Operand(r, desc, workspace if p == "workspace" else p, at) for r, desc, p, at in self.operands]
         if self.desc.scratchpad_bytes:
             operands.append(Operand(SCRATCHPAD, self._scratchpad, workspace, scratchpad))
@@ -410,8 +414,8 @@ class _Plan:
     correction: _Correction | None = None
 
     def native(self, room: int, inputs: int) -> Native:
-        """The compiled function of so many inputs, an output and a workspace of `room` bytes, if that is not 0. Where it is too
-        small, since it was planned for tensors without gaps, the function takes scratch memory.
+        """Returns the compiled function of so many inputs, an output and a workspace of `room` bytes, if that is not 0. Where
+        it is too small, since it was planned for tensors without gaps, the function takes scratch memory.
         """
         calls = [draft.call(self.scratchpad, "workspace" if self.nbytes <= room else "") for draft in self.drafts]
         correction = self.correction.of(calls) if self.correction is not None else None
@@ -489,8 +493,8 @@ def _plan_for(problem: _Problem, strides: _AllStrides) -> _Plan | None:
 
 
 def _product(problem: _Problem, strides: _AllStrides) -> _Plan | None:
-    """A 1×1 convolution of activations with their channels last as a product of matrices as they lie; None where a convolution is
-    faster, or it is none.
+    """Returns a 1×1 convolution of activations with their channels last as a product of matrices as they lie; None where a
+    convolution is faster, or it is none.
     """
     x, w, y = specs = tuple(map(problem.spec, (X, W, Y)))
     dense = (_dense_channels_last(x), row_major(w), _dense_channels_last(y))
@@ -541,7 +545,7 @@ def _is_fast(problem: _Problem) -> bool:
 def _layouts(
     name: str, machine: Target, specs: tuple[TensorSpec, ...], params: Mapping[str, Any], once: bool
 ) -> Mapping[int, str]:
-    """The best layout of the weight for activations without gaps."""
+    """Returns the best layout of the weight for activations without gaps."""
     if _forms[get_command(name)].sought == W or "packed" in params:
         return {}
     layout = _layout(_problem(name, machine, specs, params), once)
@@ -574,8 +578,8 @@ def _dense_workspace(problem: _Problem) -> int:
 
 
 def _lanes(name: str, machine: Target, specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> int:
-    """The number of the result's channels that a vector holds. A matrix unit has none, since it waits for memory with idle lanes,
-    too.
+    """Returns the number of the result's channels that a vector holds. A matrix unit has none, since it waits for memory with
+    idle lanes, too.
     """
     return _lanes_of(_problem(name, machine, specs, params).unpacked)
 
@@ -589,7 +593,7 @@ def _lanes_of(problem: _Problem) -> int:
 
 
 def _native(machine: Target, step: Step) -> Native | None:
-    """The calls for a step's strides."""
+    """Returns the calls for a step's strides."""
     return _calls(_problem(step.command.name, machine, step.input_specs, step.params), step, step.params["groups"])
 
 
@@ -652,7 +656,9 @@ _forms.follow(_add)
 
 
 def _joined_problem(machine: Target, specs: Sequence[TensorSpec], graph: Graph) -> _Problem | None:
-    """The convolution of a `with_epilogue` node with its post-ops; None where it is none, or the library has no such post-ops."""
+    """Returns the convolution of a `with_epilogue` node with its post-ops; None where it is none, or the library has no such
+    post-ops.
+    """
     epilogue = Epilogue.of(graph, machine)
     if epilogue is None or epilogue.product.command is not conv or not _is_possible(specs[0]):
         return None

@@ -71,7 +71,7 @@ def interpose(known: Mapping[str, int], functions: Mapping[str, int]) -> bool:
 
 
 def imported(library: ctypes.CDLL) -> dict[str, int]:
-    """The functions that a library imports to call them, and where their addresses stand."""
+    """Returns the functions that a library imports to call them, and where their addresses stand."""
     known = _LinkMap.from_address(library._handle)
     entries = ctypes.cast(known.dynamic, POINTER(_DynamicEntry))
     values: dict[int, int] = {}

@@ -121,7 +121,7 @@ def _make_beside(batch: _WantedPrimitives, has_begun: threading.Lock) -> None:
 
 @cache
 def _loop() -> tuple[Function, Callable[[int, int], int]]:
-    """The compiled loop (rows, count) that makes a primitive for each row, and how it is called."""
+    """Returns the compiled loop (rows, count) that makes a primitive for each row, and how it is called."""
     jit = cpu_compiler()
     if jit is None:
         raise BackendError("oneDNN needs a compiler")

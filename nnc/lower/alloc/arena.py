@@ -110,7 +110,7 @@ def _plan(
 
 
 def _best(p: Problem, effort: int) -> tuple[Ints, int]:
-    """The smallest plan found, and its height."""
+    """Returns the smallest plan found, and its height."""
     best, peak = lowest_plan(p, portfolio(p), p.size, FAR)
     if peak == p.bound or len(p.size) > _SEARCHED:
         return best, peak

@@ -52,7 +52,7 @@ class _Candidates:
     second: Ints
 
     def blocks(self, at: int) -> tuple[int, ...]:
-        """The blocks of a tuple."""
+        """Returns the blocks of a tuple."""
         pair = int(self.first[at]), int(self.second[at])
         return pair if pair[1] >= 0 else pair[:1]
 
@@ -105,7 +105,7 @@ class _Conflicts:
 
 
 def _by_conflicts(p: Problem, conflicts: _Conflicts) -> _Candidates:
-    """The blocks with the most conflicts, alone and each with a larger one that lives at other times; large sizes first."""
+    """Returns the blocks with the most conflicts, alone and each with a larger one that lives at other times; large sizes first."""
     count = np.where(conflicts.waiting, conflicts.of_blocks(), -1)
     most = np.flatnonzero(count == count.max())
     total = np.zeros(len(p.size), np.int64)
@@ -126,7 +126,7 @@ def _by_conflicts(p: Problem, conflicts: _Conflicts) -> _Candidates:
 
 
 def _by_size(p: Problem, conflicts: _Conflicts) -> _Candidates:
-    """The largest blocks, the one with the most conflicts first."""
+    """Returns the largest blocks, the one with the most conflicts first."""
     size = np.where(conflicts.waiting, p.size, -1)
     largest = np.flatnonzero(size == size.max())
     count = conflicts.of_blocks()
@@ -155,7 +155,7 @@ class _Edges:
         self._refused = np.zeros((n, n + 1 if pairs else 1), np.int16)  # the last column is for blocks alone
 
     def first_fit(self, candidates: _Candidates) -> int | None:
-        """The first tuple that fits on an edge."""
+        """Returns the first tuple that fits on an edge."""
         p, first, second = self.p, candidates.first, candidates.second
         waiting = np.flatnonzero(self._refused[first, second] < len(self._edges))
         at, count = 0, _CHUNK
@@ -207,7 +207,7 @@ class _Edges:
         return best
 
     def new_group(self, blocks: tuple[int, ...]) -> _Edge:
-        """The edge of a group that is opened for a tuple."""
+        """Returns the edge of a group that is opened for a tuple."""
         edge = _Edge(max(int(self.p.size[b]) for b in blocks), 0, len(self.sizes), -_FAR, _FAR)
         self.sizes.append(edge.weight)
         self._edges.append([edge])

@@ -29,7 +29,7 @@ _CHILDREN = (3, 5, 8)
 def drawn_style(
     rng: np.random.Generator, turn: int, keys: Sequence[tuple[Ints, ...]], width: int, cap: int, *, tight: bool
 ) -> Style:
-    """A random style: the turn says by which keys blocks are ranked, and how far their order may be disturbed."""
+    """Returns a random style: the turn says by which keys blocks are ranked, and how far their order may be disturbed."""
     first, *others = keys[turn % len(keys)]
     noise = _NOISE[turn // len(keys) % len(_NOISE)]
     rank = order_rank(first * rng.lognormal(0, noise, len(first)), *others)

@@ -23,7 +23,7 @@ class Planner(Protocol):
     """Makes a plan."""
 
     def __call__(self, *, below: int) -> Ints:
-        """The offsets; a plan that is not lower than `below` may be unfinished, but shows that it is not."""
+        """Returns the offsets; a plan that is not lower than `below` may be unfinished, but shows that it is not."""
 
 
 def portfolio(p: Problem) -> Iterator[Planner]:
@@ -45,7 +45,7 @@ def portfolio(p: Problem) -> Iterator[Planner]:
 
 
 def lowest_plan(p: Problem, planners: Iterable[Planner], best: Ints, peak: int) -> tuple[Ints, int]:
-    """The lowest of `best` and of the plans, as far as the first that meets the bound, and its height."""
+    """Returns the lowest of `best` and of the plans, as far as the first that meets the bound, and its height."""
     for make in planners:
         plan = make(below=peak)
         height = int((plan + p.size).max())
@@ -57,14 +57,14 @@ def lowest_plan(p: Problem, planners: Iterable[Planner], best: Ints, peak: int) 
 
 
 def search_keys(p: Problem) -> list[tuple[Ints, ...]]:
-    """The orders in which the search tries blocks that can lie equally low."""
+    """Returns the orders in which the search tries blocks that can lie equally low."""
     tight, duration = p.largest_load(), p.duration
     area = p.size * duration
     return [(tight, duration, area), (duration, area, tight), (tight, area, duration), (p.end, duration)]
 
 
 def order_rank(*keys: Numbers) -> Ints:
-    """The place of each block in the order by `keys`."""
+    """Returns the place of each block in the order by `keys`."""
     rank = np.empty(len(keys[0]), np.int64)
     rank[order_of(*keys)] = np.arange(len(rank))
     return rank

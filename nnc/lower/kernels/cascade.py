@@ -50,7 +50,7 @@ def cut_of(counts: Sequence[Bound], most: int, short: int) -> Cut | None:
 
 
 def total_dtype(dtype: DType) -> DType:
-    """The dtype of a total of pieces whose sums are of this dtype."""
+    """Returns the dtype of a total of pieces whose sums are of this dtype."""
     return dtypes.float64 if dtype == dtypes.float32 else dtype
 
 

@@ -185,9 +185,9 @@ def make_nest(
 
 
 def _tiled(nest: Nest, tiles: Sequence[int]) -> Nest:
-    """A nest in which operands lie in one another's transposed order, cut so that the lines of the cache that a vector of strided
-    elements touches are used up by the next iterations: a loop along which such an operand is dense is cut into tiles, within which
-    it runs inside of the vector loop.
+    """Returns a nest in which operands lie in one another's transposed order, cut so that the lines of the cache that a vector
+    of strided elements touches are used up by the next iterations: a loop along which such an operand is dense is cut into
+    tiles, within which it runs inside of the vector loop.
     """
     vector = nest.vector
     sizes = [symbol.dtype.itemsize for symbol in nest.operands]
@@ -219,8 +219,8 @@ def _vector_loop(
     neighbours: int,
     strided: int,
 ) -> int | None:
-    """The loop along which the fewest elements must be gathered, which take `strided` instructions each; of equals one of the row,
-    then the longest.
+    """Returns the loop along which the fewest elements must be gathered, which take `strided` instructions each; of equals one
+    of the row, then the longest.
     """
     if not sizes:
         return None
@@ -239,7 +239,7 @@ def _vector_loop(
 
 
 def flat_length(graph: Graph, views: Sequence[View]) -> int | None:
-    """The number of elements, if all operands are traversed from the first byte to the last, or are one value."""
+    """Returns the number of elements, if all operands are traversed from the first byte to the last, or are one value."""
     shape: tuple[int, ...] | None = None
     for view in views:
         if any(step for n, step in zip(view.spec.shape, view.strides, strict=True) if n > 1):

@@ -116,7 +116,7 @@ class Remembered:
         self._make = make
 
     def __call__(self, step: Any) -> Native | None:
-        """The kernel of a step."""
+        """Returns the kernel of a step."""
         views = (*step.inputs, *step.outputs)
         key = repr(tuple(step.params.items())), tuple((v.spec, v.strides) for v in views)  # repr tells 0.0 from -0.0
         return PRINTED.find((self, key), lambda: self._make(step))
@@ -156,9 +156,9 @@ class Compiler(Protocol):
         ...
 
     def load(self, natives: Sequence[Native]) -> Sequence[Function]:
-        """The functions of kernels, compiled together where they are not known yet."""
+        """Returns the functions of kernels, compiled together where they are not known yet."""
         ...
 
     def load_entry(self, text: str, symbols: Mapping[str, int], held: Any) -> Function:
-        """The function `@ENTRY` of a program, which calls `symbols`; `held` is kept as long as the function."""
+        """Returns the function `@ENTRY` of a program, which calls `symbols`; `held` is kept as long as the function."""
         ...

@@ -30,7 +30,7 @@ class Record:
         return code.and_(is_number, code.or_(beats, code.compare("uno", x, x)))
 
     def take(self, code: Code, x: Value, best: Value) -> Value:
-        """The better one of two, where order does not matter; NaN is kept."""
+        """Returns the better one of two, where order does not matter; NaN is kept."""
         if dtypes.is_float(x.dtype):
             return code.select(self.better(code, x, best), x, best)
         name = ("u" if x.dtype in dtypes.UNSIGNED else "s") + ("max" if self.predicate == "gt" else "min")

@@ -136,7 +136,7 @@ def _check_names(command: Command, parsed: Parsed) -> None:
 
 
 def _parameters(command: Command) -> set[str] | None:
-    """The names of parameters by the shape rule; None where it takes any, or there is none yet."""
+    """Returns the names of parameters by the shape rule; None where it takes any, or there is none yet."""
     rule = infer.get(command)
     taken = inspect.signature(rule).parameters.values() if rule is not None else ()
     if rule is None or any(each.kind is each.VAR_KEYWORD for each in taken):

@@ -23,7 +23,7 @@ def random_word(code: Code, key: tuple[Value, Value], counter: Value, dtype: DTy
 
 
 def _cipher(code: Code, key: tuple[Value, Value], counter: tuple[Value, Value]) -> tuple[Value, Value]:
-    """The two words of counters under a key (Salmon et al., 2011, 20 rounds); all are uint32."""
+    """Returns the two words of counters under a key (Salmon et al., 2011, 20 rounds); all are uint32."""
     schedule = (*key, code.xor(code.xor(key[0], key[1]), code.like(key[0], PARITY)))
     x, y = code.add(counter[0], schedule[0]), code.add(counter[1], schedule[1])
     for group in range(5):

@@ -27,8 +27,8 @@ class CostRow:
 
 
 def node_cost(node: Node, costs: Schedule) -> CostRow:
-    """The cost of a node; its sub-graphs count once for each iteration where their number is known. Values within a kernel touch no
-    memory.
+    """Returns the cost of a node; its sub-graphs count once for each iteration where their number is known. Values within a
+    kernel touch no memory.
     """
     rows = [node_cost(inner, costs) for graph in node.graphs for inner in graph.nodes]
     iterations = node.params.get("length") or 1

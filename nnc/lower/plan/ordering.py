@@ -147,11 +147,11 @@ class OperationGraph:
         return live
 
     def peak(self, order: Iterable[int]) -> int:
-        """The largest live set of an order."""
+        """Returns the largest live set of an order."""
         return max(self.live_bytes(order), default=0)
 
     def live_bytes(self, order: Iterable[int]) -> list[int]:
-        """The bytes that are live while each operation of `order` runs."""
+        """Returns the bytes that are live while each operation of `order` runs."""
         found = self.measure(order, list(map(len, self.readers)), 0)
         assert found is not None
         return found[2]
@@ -193,7 +193,7 @@ class OperationGraph:
         return ran, before, during
 
     def shared(self, i: int, left: Counts) -> int:
-        """The bytes of the results of operation i that lie in the memory of its last-read operands."""
+        """Returns the bytes of the results of operation i that lie in the memory of its last-read operands."""
         pairs = self.overwrites[i]
         if len(pairs) == 1:
             return 0 if left[pairs[0][0]] else self.nbytes[pairs[0][0]]
@@ -207,7 +207,7 @@ class OperationGraph:
 
 
 def improve_order(graph: OperationGraph) -> Order:
-    """The order with the smallest peak that is found; the given one where none is better.
+    """Returns the order with the smallest peak that is found; the given one where none is better.
 
     Several rules make orders; small moves then improve the best of them.
     """
@@ -374,7 +374,7 @@ class _Placed:
 
     @classmethod
     def of(cls, graph: OperationGraph, order: Iterable[int], below: int = _FAR) -> _Placed | None:
-        """The form of an order; None where its peak is not below so many bytes."""
+        """Returns the form of an order; None where its peak is not below so many bytes."""
         found = graph.measure(order, list(map(len, graph.readers)), 0, below)
         return cls(graph, *found) if found is not None else None
 
@@ -384,7 +384,7 @@ class _Placed:
         return _positions(self.order)
 
     def moved(self, move: _Reordering, most: int = _FAR) -> _Placed | None:
-        """The order after a move; None where more than so many bytes are live then, or so many as often as now."""
+        """Returns the order after a move; None where more than so many bytes are live then, or so many as often as now."""
         first, end = move.first, move.end
         left, times = _Left(self, first), self.live[first:end].count(most)
         found = self.graph.measure(move.part(self.order), left, self.before[first], most, times - 1)

@@ -96,7 +96,9 @@ def shared_view(node: Node, sources: Sequence[View]) -> View | None:
 def _shared_place(
     node: Node, sources: Sequence[View] | Sequence[SymbolView]
 ) -> tuple[int, TensorSpec, int, Strides] | None:
-    """The input in whose memory output 0 of `node` is a view, and its spec, offset and strides there; None where it must run."""
+    """Returns the input in whose memory output 0 of `node` is a view, and its spec, offset and strides there; None where it
+    must run.
+    """
     if not may_share(node):
         return None
     identity = in_place_facts(node.command, node.params).identity
@@ -116,8 +118,8 @@ def _shared_place(
 
 
 def within(view: View, place: View) -> View | None:
-    """A view of a tensor that lies at `place`, as a view of the enclosing tensor; None if its elements are not evenly spaced
-    there.
+    """Returns a view of a tensor that lies at `place`, as a view of the enclosing tensor; None if its elements are not evenly
+    spaced there.
     """
     if place.is_dense:
         return replace(view, buffer=place.buffer, offset=place.offset + view.offset)

@@ -63,7 +63,7 @@ def invhilbert(n: int) -> Array:
 
 
 def _square(size: int, element: Callable[[int, int], int]) -> Array:
-    """The matrix of these elements, each an exact integer before it is rounded."""
+    """Returns the matrix of these elements, each an exact integer before it is rounded."""
     rows = [[float(element(i, j)) for j in range(size)] for i in range(size)]
     return asarray(np.array(rows, dtypes.DEFAULT_FLOAT).reshape(size, size))
 

@@ -137,7 +137,7 @@ def eigh_tridiagonal(
 def _selection(
     select: str, select_range: tuple[float, float] | None, shape: tuple[int, ...]
 ) -> Callable[[Array], slice | Array]:
-    """The function from all eigenvalues to the index of those that are wanted.
+    """Returns the function from all eigenvalues to the index of those that are wanted.
 
     Raises:
         ArgumentError: there is no such choice.

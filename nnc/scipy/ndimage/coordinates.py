@@ -136,7 +136,7 @@ def _folded(place: Array, n: int, repeats: bool) -> Array:
 
 
 def _nodes(place: Array, order: int) -> list[Node]:
-    """The indices beside a coordinate, and their weights."""
+    """Returns the indices beside a coordinate, and their weights."""
     if order == 0:
         return [(astype(el.floor(stop_gradient(place) + 0.5), dtypes.int64), 1)]
     low = el.floor(stop_gradient(place))

@@ -188,7 +188,7 @@ def _bfgs(n: int) -> _Method:
 
 
 def _lbfgs(memory: int, n: int) -> _Method:
-    """The last steps and changes of the gradient, oldest first, 1 / ⟨step, change⟩ of each, and the size of the last."""
+    """Returns the last steps and changes of the gradient, oldest first, 1 / ⟨step, change⟩ of each, and the size of the last."""
     if not memory:
         raise user_error(ArgumentError, "minimize", "maxcor is 0.", fix="keep one step or more; 10 is usual.")
 

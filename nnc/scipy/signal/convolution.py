@@ -56,7 +56,7 @@ def _operands(
 
 
 def _margins(n: int, mode: str) -> tuple[int, int]:
-    """The numbers of elements put before and behind the first operand, for n elements of the second."""
+    """Returns the numbers of elements put before and behind the first operand, for n elements of the second."""
     return {"full": (n - 1, n - 1), "same": (n // 2, (n - 1) // 2), "valid": (0, 0)}[mode]
 
 
@@ -209,7 +209,7 @@ def correlate2d(
 
 
 def _fast_size(n: int) -> int:
-    """The smallest product of 2, 3 and 5 from n on."""
+    """Returns the smallest product of 2, 3 and 5 from n on."""
     best = 1 << max(n - 1, 0).bit_length()
     five = 1
     while five < best:

@@ -145,7 +145,7 @@ def _mirrored(x: Array, y: Array) -> Parts:
 
 
 def _joined(z: Array, upper: Parts, lower: Parts, odd: int) -> Array:
-    """The value in the half plane of z, mirrored where x < 0: the part of that index changes its sign."""
+    """Returns the value in the half plane of z, mirrored where x < 0: the part of that index changes its sign."""
     x, y = el.real(z), el.imag(z)
     parts = list(_choose(y < 0, lower, upper))
     parts[odd] = el.where(x < 0, -parts[odd], parts[odd])

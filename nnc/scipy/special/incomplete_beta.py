@@ -79,7 +79,9 @@ def _factor(a: Array, b: Array, x: Array, gap: Array) -> Array:
 
 
 def _fraction(a: Array, b: Array, x: Array, gap: Array) -> Array:
-    """The continued fraction of I_x(a, b) B(a, b) / (x^a (1 - x)^b) (Didonato and Morris, equation 9), from its last term."""
+    """Returns the continued fraction of I_x(a, b) B(a, b) / (x^a (1 - x)^b) (Didonato and Morris, equation 9), from its last
+    term.
+    """
     y = 1 - x
     root = el.sqrt(el.where(a < b, a, b))
     spread = a * y  # of a small b the fraction converges the more slowly, the nearer x is to 1

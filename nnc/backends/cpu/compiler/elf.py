@@ -183,7 +183,7 @@ class _Offsets:
         return end
 
     def find(self, file: int, symbol: _ElfSymbol) -> int:
-        """The address of a symbol that a file defines."""
+        """Returns the address of a symbol that a file defines."""
         place = self.places.get((file, symbol.section))
         if place is None:
             raise UnknownFormError(f"{symbol.name or 'a symbol'} lies in section {symbol.section}, which is not loaded")
@@ -272,5 +272,5 @@ def _is_near(distance: int) -> bool:
 
 
 def _up(number: int, unit: int) -> int:
-    """The next multiple of a power of two."""
+    """Returns the next multiple of a power of two."""
     return (number + unit - 1) & -unit

@@ -146,7 +146,7 @@ class Engine:
             raise _refusal(text, error) from error
 
     def assembly(self, text: str, recipe: Recipe = KERNEL) -> str:
-        """The machine code of a module as text, for people."""
+        """Returns the machine code of a module as text, for people."""
         return self._load_llvm().assembly(text, recipe)
 
     def link(self, objects: Sequence[bytes], symbols: Mapping[str, int], exports: Collection[str]) -> LoadedObjects:
@@ -226,7 +226,7 @@ def _refusal(text: str, error: RuntimeError) -> InternalError:
 
 
 def _shown(text: str, error: str) -> str:
-    """The first lines of a text, and the lines around the one that LLVM's message names."""
+    """Returns the first lines of a text, and the lines around the one that LLVM's message names."""
     lines = text.splitlines()
     found = re.match(r"<string>:(\d+):", error)
     at = int(found[1]) - 3 if found else 0  # two lines of head stand before the text

@@ -52,7 +52,7 @@ class Recipe:
         return f"Recipe({self.passes!r}, {self.level}, {self.first_level})"
 
     def encode(self) -> str:
-        """A form for keys and pipes."""
+        """Returns a form for keys and pipes."""
         return self._encoded
 
     @classmethod
@@ -197,7 +197,7 @@ class Llvm:
         return self._generate(text, recipe, self._kind)
 
     def assembly(self, text: str, recipe: Recipe = KERNEL) -> str:
-        """The machine code of a module as text, for people."""
+        """Returns the machine code of a module as text, for people."""
         return self._generate(text, recipe, _ASSEMBLY).decode()
 
     def _generate(self, text: str, recipe: Recipe, kind: int) -> bytes:

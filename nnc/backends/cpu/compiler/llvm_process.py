@@ -223,7 +223,7 @@ class Helper:
         return None
 
     def start(self) -> LlvmProcess | None:
-        """The process, which begins to load LLVM if it is not there; None where there is none."""
+        """Returns the process, which begins to load LLVM if it is not there; None where there is none."""
         with self._starting:
             if not self._has_failed and (self._process is None or not self._process.is_open):
                 try:
@@ -250,7 +250,7 @@ class Helper:
 
 
 def _start(command: Sequence[str]) -> subprocess.Popen[bytes]:
-    """The process, with pipes as wide as they can be."""
+    """Returns the process, with pipes as wide as they can be."""
 
     def start(pipe: int) -> subprocess.Popen[bytes]:
         # In a session of its own: signals of a terminal to its foreground processes are meant for the user's.

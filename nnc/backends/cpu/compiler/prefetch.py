@@ -40,7 +40,7 @@ PREPARE = "nnc_prepare"
 
 
 def prepare_text(page_bytes: int) -> str:
-    """The function `nnc_prepare(rows, count, stop) -> i64`, as LLVM's text.
+    """Returns the function `nnc_prepare(rows, count, stop) -> i64`, as LLVM's text.
 
     It fills memory row by row (where to, where from, bytes), page by page, until the word `stop` is not 0; returns how many rows
     are done. Where both places are the same, all pages are written to, with their own content: bytes that others write meanwhile

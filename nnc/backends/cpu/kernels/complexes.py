@@ -83,7 +83,7 @@ def _load(code: Code, pointer: str, dtype: DType, lanes: int) -> Complex | Term:
 
 
 def _spread(code: Code, x: Complex | Term, lanes: int) -> Complex | Term:
-    """A number in all lanes."""
+    """Returns a number in all lanes."""
     if isinstance(x, Complex):
         return Complex(*(Term(code, code.splat(part.value, lanes)) for part in (x.real, x.imag)))
     return Term(code, code.splat(x.value, lanes))

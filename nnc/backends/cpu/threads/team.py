@@ -54,7 +54,7 @@ def thread_key() -> ctypes.c_uint32:
 
 
 def _answer(name: str, theirs: str, mine: str, *lines: str) -> str:
-    """A function of a number: outside of a team OpenMP's answer, within one `mine`, which `lines` find from %me."""
+    """Returns a function of a number: outside of a team OpenMP's answer, within one `mine`, which `lines` find from %me."""
     return "\n".join([
         f"""
 define i32 @{name}() nounwind {{

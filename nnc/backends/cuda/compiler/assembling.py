@@ -64,7 +64,7 @@ class PtxCompiler:
         return [next(made) if ptx is None else ptx for ptx in known]
 
     def _find(self, text: str) -> str | None:
-        """The PTX of a text that was compiled before."""
+        """Returns the PTX of a text that was compiled before."""
         found = self._cache.read_bytes(OBJECTS, self._key(text)) if self._cache is not None else None
         return found[0].decode() if found else None
 
@@ -114,5 +114,5 @@ def _compiler(target: str) -> PtxCompiler:
 
 
 def _names(text: str) -> str:
-    """The kernels of a text, for messages."""
+    """Returns the kernels of a text, for messages."""
     return ", ".join(_NAME.findall(text)) or "a text"

@@ -32,11 +32,11 @@ class CudaCompiler:
         self._host.expect(wanted)
 
     def load(self, natives: Sequence[Native]) -> Sequence[Function]:
-        """The functions of kernels for the CPU."""
+        """Returns the functions of kernels for the CPU."""
         return self._host.load(natives)
 
     def load_entry(self, text: str, symbols: Mapping[str, int], held: Any) -> Function:
-        """The function `@ENTRY` of a program."""
+        """Returns the function `@ENTRY` of a program."""
         return self._host.load_entry(text, symbols, held)
 
     def prefetch(self) -> Prefetch:

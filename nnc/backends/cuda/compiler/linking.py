@@ -107,7 +107,7 @@ class Linker:
 
 
 def _resources(log: str) -> dict[str, Resources]:
-    """The resources of kernels, as the assembler's log lists them."""
+    """Returns the resources of kernels, as the assembler's log lists them."""
     used = {name: (int(registers), int(shared)) for name, registers, shared in _REGISTERS.findall(log)}
     return {
         name: Resources(used[name][0], max(int(stored), int(loaded)), int(stack), used[name][1])
@@ -127,7 +127,7 @@ def find_linker() -> Linker | None:
 
 
 def _installed() -> list[Path]:
-    """The library in the packages of NVIDIA, the newest first."""
+    """Returns the library in the packages of NVIDIA, the newest first."""
     found = importlib.util.find_spec("nvidia")
     folders = [Path(folder) for folder in found.submodule_search_locations or ()] if found is not None else []
     return [path for name in _NAMES for folder in folders for path in sorted(folder.glob(f"*/lib/{name}"))]

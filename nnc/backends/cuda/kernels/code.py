@@ -40,17 +40,17 @@ class GpuCode(Code):
         self._rounds_freely = rounds_freely
 
     def definition(self) -> str:
-        """The function with the variables of its blocks; `declarations` stand apart."""
+        """Returns the function with the variables of its blocks; `declarations` stand apart."""
         return "\n".join([*self.variables, self.text()])
 
     def module(self) -> str:
-        """The function with its variables and the declarations that it needs."""
+        """Returns the function with its variables and the declarations that it needs."""
         return "\n".join([*sorted(self.declarations), self.definition()])
 
     # -- the thread ----------------------------------------------------------------------------------------------------
 
     def special(self, register: str) -> Value:
-        """A special register as an int64.
+        """Returns a special register as an int64.
 
         Args:
             register: the register's name, such as "tid.x", "ctaid.y" or "ntid.x".
@@ -139,7 +139,7 @@ class GpuCode(Code):
     # -- memory --------------------------------------------------------------------------------------------------------
 
     def shared(self, nbytes: int) -> str:
-        """A pointer to a variable of the block, 16-byte aligned."""
+        """Returns a pointer to a variable of the block, 16-byte aligned."""
         name = f"@{self.name}.shared{len(self.variables)}"
         self.variables.append(f"{name} = internal addrspace(3) global [{nbytes} x i8] undef, align {MOST_BYTES}")
         return self.share(f"addrspacecast ptr addrspace(3) {name} to ptr")

@@ -22,7 +22,7 @@ class _Elements(ThreadValues):
     """Prints the elements of one nest."""
 
     def kernel(self) -> DeviceKernel:
-        """The kernel."""
+        """Returns the kernel."""
         nest, threads = self.nest, self.operands.grids.threads
         counts = [nest.sizes[loop] // (self.width if loop == nest.vector else 1) for loop in nest.outer]
         units = math.prod(counts)

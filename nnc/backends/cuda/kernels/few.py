@@ -101,13 +101,13 @@ class _Walk:
         return self.lanes * self.dtype.itemsize
 
     def _update(self, n: Value) -> Value:
-        """The vector of an update."""
+        """Returns the vector of an update."""
         code = self.code
         place = self.writes.update_at(code, unsigned(code, n, self.writes.count))
         return code.load(code.offset(place, self.of_update), self.dtype, self._lanes, align=self._aligned)
 
     def _target(self, row: Value) -> str:
-        """The address of the vector of a row."""
+        """Returns the address of the vector of a row."""
         code = self.code
         place = self.writes.target_at(code, unsigned(code, row, self.writes.rows))
         return code.offset(place, self.of_target)

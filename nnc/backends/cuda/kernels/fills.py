@@ -41,7 +41,7 @@ def parts_of(view: View) -> tuple[View, View]:
 
 
 def _full(step: Step, machine: GpuTarget) -> DeviceKernel:
-    """A tensor of one value is the smallest graph that there is."""
+    """Returns a tensor of one value is the smallest graph that there is."""
     series, out = Series(machine), step.outputs[0]
     fill(series, out, out.spec.dtype.type(step.params["value"]), 0)
     return series.kernel()

@@ -82,7 +82,7 @@ def _nest(
 
 
 def _words(view: View) -> View:
-    """A tensor of complex numbers as the words by which they are moved."""
+    """Returns a tensor of complex numbers as the words by which they are moved."""
     shape, (strides,) = in_words(view.spec, view.strides)
     return view.show(TensorSpec(shape, word_of(view.spec.dtype)), view.offset, strides)
 

@@ -61,7 +61,7 @@ def choose_layout(operands: Operands, parts: int) -> Layout:
 
 
 def _along(operands: Operands, parts: int) -> Layout:
-    """The layout where rows lie along memory."""
+    """Returns the layout where rows lie along memory."""
     width = operands.lanes()
     units, row = _sizes(operands)
     count = row // width
@@ -71,7 +71,7 @@ def _along(operands: Operands, parts: int) -> Layout:
 
 
 def _across(operands: Operands, parts: int) -> Layout:
-    """The layout where rows lie across memory: the sums of all threads of a block must have room in its shared memory."""
+    """Returns the layout where rows lie across memory: the sums of all threads of a block must have room in its shared memory."""
     width = operands.lanes()
     columns, count = _sizes(operands)
     members = _members_across(operands, columns // width, -(-count // parts))
@@ -84,14 +84,14 @@ def _across(operands: Operands, parts: int) -> Layout:
 
 
 def _sizes(operands: Operands) -> tuple[int, int]:
-    """The number of rows of a nest, and the elements of each."""
+    """Returns the number of rows of a nest, and the elements of each."""
     nest = operands.nest
     rows, row = (math.prod(nest.sizes[loop] for loop in loops) for loops in (nest.outer, nest.row))
     return rows, row
 
 
 def _at_least(count: int) -> int:
-    """The least power of two that is no less."""
+    """Returns the least power of two that is no less."""
     return 1 << max(count - 1, 0).bit_length()
 
 

@@ -41,7 +41,7 @@ class Runs:
         return (self.count - 1) * self.length + self.last
 
     def merged(self) -> Runs:
-        """The runs that are made of pairs of these; one without another stays as it is."""
+        """Returns the runs that are made of pairs of these; one without another stays as it is."""
         length = min(2 * self.length, self.wanted)
         last = self.last if self.count % 2 else min(self.length + self.last, self.wanted)
         return Runs(-(-self.count // 2), length, last, self.wanted, self.threads)
@@ -129,7 +129,7 @@ class Merge:
                 write(code.add(first, code.add(own, before)), word)
 
     def _split(self, begins: tuple[Value, Value], lengths: tuple[Value, Value], place: Value) -> Value:
-        """The number of words of the left run among the first `place` words of the result."""
+        """Returns the number of words of the left run among the first `place` words of the result."""
         code, words = self.code, self.words
         least = code.intrinsic("smax", code.sub(place, lengths[1]), code.integer(0))
         state = Carried([least, code.intrinsic("smin", place, lengths[0])])
@@ -149,7 +149,7 @@ class Merge:
         return state.values[0]
 
     def _first_behind(self, room: Sequence[str], begin: Value, end: Value, last: Value, word: Word) -> Value:
-        """The number of the first word in a sorted part of shared memory that does not come before another."""
+        """Returns the number of the first word in a sorted part of shared memory that does not come before another."""
         code, words = self.code, self.words
         state = Carried([begin, end])
         with code.loop(0, self.runs.tile.bit_length(), carried=[state]):
@@ -163,7 +163,7 @@ class Merge:
 
 
 def row_pair_tile(code: GpuCode, runs: Runs) -> tuple[Value, Value, Value]:
-    """The row, the pair of runs and the tile of its result that a block takes."""
+    """Returns the row, the pair of runs and the tile of its result that a block takes."""
     result = runs.merged()
     number = code.convert(code.special("ctaid.x"), dtypes.int64)
     tile, number = code.rem(number, code.integer(result.tiles)), code.div(number, code.integer(result.tiles))

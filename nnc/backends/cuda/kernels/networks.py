@@ -72,7 +72,7 @@ class Network:
         return result
 
     def _better(self, number: int, mine: Word, other: Word, size: int, distance: int) -> Word:
-        """The one of two words that this thread goes on with: the greater one where one of two bits is set."""
+        """Returns the one of two words that this thread goes on with: the greater one where one of two bits is set."""
         code = self.code
         greater = self._bit(distance)
         if size < self.members:

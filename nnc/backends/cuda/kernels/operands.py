@@ -90,7 +90,7 @@ class Operands:
         return any(self._overlap(i, j) for i in range(count) for j in rows)
 
     def step(self, operand: int) -> int:
-        """The bytes by which an operand moves with the vector loop."""
+        """Returns the bytes by which an operand moves with the vector loop."""
         return self.nest.strides[operand][self.nest.vector] if self.nest.vector is not None else 0
 
     def is_dense(self, operand: int) -> bool:
@@ -98,7 +98,7 @@ class Operands:
         return bool(self.step(operand) == self.nest.operands[operand].dtype.itemsize)
 
     def alignment(self, operand: int, lanes: int = 1) -> int:
-        """The greatest number of bytes that divides every address at which a thread begins to read `lanes` elements."""
+        """Returns the greatest number of bytes that divides every address at which a thread begins to read `lanes` elements."""
         nest, view, symbol = self.nest, self.views[operand], self.nest.operands[operand]
         moves: list[int] = [view.offset, *(nbytes for _, nbytes in view.advances)]
         moves += [step for loop, step in enumerate(nest.strides[operand]) if loop != nest.vector]

@@ -166,7 +166,7 @@ def _compare_pair(code: GpuCode, slot: Callable[[Value], str], thread: Value, le
 
 
 def _key(code: GpuCode, writes: Writes, order: Order, n: Value) -> Value:
-    """The key of an update; the row of updates that are dropped comes behind all others."""
+    """Returns the key of an update; the row of updates that are dropped comes behind all others."""
     row, inside = writes.row(code, n)
     if inside is not None and writes.status:
         code.refuse(writes.status, code.not_(inside))
@@ -213,10 +213,10 @@ def load_key(code: GpuCode, writes: Writes, order: Order, turn: int, n: Value) -
 
 
 def row_of(code: GpuCode, order: Order, key: Value) -> Value:
-    """The row of a key; `order.rows` for updates that are dropped."""
+    """Returns the row of a key; `order.rows` for updates that are dropped."""
     return code.div(key, code.like(key, order.count))
 
 
 def update_of(code: GpuCode, order: Order, key: Value) -> Value:
-    """The update of a key, in 32 bits where they hold it."""
+    """Returns the update of a key, in 32 bits where they hold it."""
     return unsigned(code, code.rem(key, code.like(key, order.count)), order.count)

@@ -61,7 +61,7 @@ def place(code: GpuCode, pointer: str, index: Sequence[Value], strides: Sequence
 
 
 def _take_apart(code: GpuCode, number: Value, shape: Sequence[int]) -> list[Value]:
-    """The index along each axis of the element of that number, in row-major order."""
+    """Returns the index along each axis of the element of that number, in row-major order."""
     found: list[Value] = []
     number = code.convert(number, dtypes.uint32 if math.prod(shape) < _SHORT else dtypes.uint64)
     for n in reversed(shape[1:]):

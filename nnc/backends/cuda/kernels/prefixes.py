@@ -54,11 +54,11 @@ class Prefixes:
     # -- values --------------------------------------------------------------------------------------------------------
 
     def neutral(self) -> Value:
-        """The value that changes no other."""
+        """Returns the value that changes no other."""
         return self.code.constant(self.by.identity(self.wide), self.wide)
 
     def load(self, source: str, i: Value) -> Value:
-        """The element at a position of a row."""
+        """Returns the element at a position of a row."""
         place = self.code.offset(source, self.code.mul(i, self.code.integer(self.steps[0])))
         return self.code.convert(self.code.load(place, self.kind), self.wide)
 
@@ -135,7 +135,7 @@ class Prefixes:
         return state.values[0], state.values[1]
 
     def _vector(self, source: str, i: Value) -> list[Value]:
-        """The elements of a vector."""
+        """Returns the elements of a vector."""
         code, lanes, size = self.code, self.layout.lanes, self.kind.itemsize
         place = code.offset(source, code.mul(i, code.integer(self.steps[0] * lanes)))
         x = code.convert(code.load(place, self.kind, lanes if lanes > 1 else 0, align=lanes * size), self.wide)
@@ -157,7 +157,7 @@ class Prefixes:
         return found
 
     def _exchange(self, x: Value, base: Value, first: Value, room: str) -> tuple[Value, Value]:
-        """The values of all threads of the row in front of this one, and those of all its threads, as one each."""
+        """Returns the values of all threads of the row in front of this one, and those of all its threads, as one each."""
         code, members = self.code, self.layout.members
         lane = code.and_(self.member, code.integer(self.warp - 1))
         width = min(members, self.warp)
@@ -242,7 +242,7 @@ class Prefixes:
         return state.values[0]
 
     def _share(self, own: Value, is_all: bool) -> Value:
-        """The totals of the runs of a row in front of this thread's, or of all of them."""
+        """Returns the totals of the runs of a row in front of this thread's, or of all of them."""
         code, layout, size = self.code, self.layout, self.wide.itemsize
         if layout.members == 1:
             return own
@@ -260,5 +260,5 @@ class Prefixes:
 
 
 def memory_dtype(dtype: DType) -> DType:
-    """The dtype as which elements are read: bools are bytes."""
+    """Returns the dtype as which elements are read: bools are bytes."""
     return dtypes.uint8 if dtypes.is_bool(dtype) else dtype

@@ -37,7 +37,7 @@ class RowThreads:
         return self.members * self.rows
 
     def split(self, code: GpuCode, thread: Value) -> tuple[Value, Value]:
-        """The row within the block and the number within the row of a thread."""
+        """Returns the row within the block and the number within the row of a thread."""
         by = self.rows if self.across else self.members
         low = code.and_(thread, code.integer(by - 1))
         high = code.shr(thread, code.integer(by.bit_length() - 1))
@@ -75,5 +75,5 @@ def choose_row_threads(views: Sequence[View], axis: int, axes: Axes, machine: Gp
 
 
 def at_least(count: int) -> int:
-    """The least power of two that is no less."""
+    """Returns the least power of two that is no less."""
     return 1 << max(count - 1, 0).bit_length()

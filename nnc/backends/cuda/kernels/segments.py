@@ -86,32 +86,32 @@ class _Join:
     # -- memory --------------------------------------------------------------------------------------------------------
 
     def key(self, n: Value) -> Value:
-        """The key at a position."""
+        """Returns the key at a position."""
         return load_key(self.code, self.writes, self.order, self.order.passes, n)
 
     def row(self, key: Value) -> Value:
-        """The row of a key."""
+        """Returns the row of a key."""
         return row_of(self.code, self.order, key)
 
     def update_at(self, key: Value) -> str:
-        """The address of an update's element."""
+        """Returns the address of an update's element."""
         code = self.code
         place = self.writes.update_at(code, update_of(code, self.order, key))
         return code.offset(place, self.of_update)
 
     def target_at(self, row: Value) -> str:
-        """The address of an element of a row of the result."""
+        """Returns the address of an element of a row of the result."""
         return self.code.offset(self.writes.target_at(self.code, row), self.of_target)
 
     def sum_at(self, number: int, chunk: Value) -> str:
-        """The address of a chunk's partial result; see `Order.sums`."""
+        """Returns the address of a chunk's partial result; see `Order.sums`."""
         code, order = self.code, self.order
         element = code.add(code.mul(chunk, code.integer(order.width)), self.column)
         place = code.mul(element, code.integer(self.wide.itemsize))
         return code.offset(self.writes.workspace, code.add(place, code.integer(order.sums(number))))
 
     def load(self, place: str) -> Value:
-        """An element of the updates or of the result, as it is joined."""
+        """Returns an element of the updates or of the result, as it is joined."""
         return self.code.convert(self.code.load(place, self.dtype), self.wide)
 
     def combine(self, x: Value, y: Value) -> Value:
@@ -154,7 +154,7 @@ class _Join:
         self._leave_last(run, chunk, end)
 
     def _row_at(self, n: Value, chunk: Value) -> Value:
-        """The row of the update in front of a chunk; one that there is not where the chunk is the first."""
+        """Returns the row of the update in front of a chunk; one that there is not where the chunk is the first."""
         code = self.code
         is_later = code.compare("gt", chunk, code.integer(0))
         other = code.constant(self.order.rows + 1, dtypes.uint64)
@@ -207,6 +207,6 @@ class _Join:
             self.put(_Run(row, total.values[0], begins))
 
     def _first_key(self, chunk: Value, number: Value) -> Value:
-        """The first key of a chunk that stands so many behind another."""
+        """Returns the first key of a chunk that stands so many behind another."""
         code = self.code
         return self.key(code.mul(code.add(chunk, number), code.integer(self.order.chunk)))

@@ -39,7 +39,7 @@ class Series:
         self._kernels.append(DeviceKernel(_STEM.sub(stem, kernel.text), launches, kernel.may_fail))
 
     def kernel(self) -> DeviceKernel:
-        """All of them as one."""
+        """Returns all of them as one."""
         launches = tuple(launch for each in self._kernels for launch in each.launches)
         may_fail = any(each.may_fail for each in self._kernels)
         return DeviceKernel(join([each.text for each in self._kernels]), launches, may_fail)

@@ -55,7 +55,7 @@ def sum_bytes(graph: Graph, parts: int) -> int:
 
 
 def _region(node: Node, parts: int) -> int:
-    """The bytes of the sums of one reduction."""
+    """Returns the bytes of the sums of one reduction."""
     nbytes = parts * node.outputs[0].spec.size * accumulator(node.inputs[0].dtype).itemsize
     return -(-nbytes // _ALIGNED) * _ALIGNED
 
@@ -118,7 +118,7 @@ class _Parts(Rows):
             self.know_results(outer, reduced, [self._add_up(node) for node in reduced])
 
     def _add_up(self, node: Node) -> Value:
-        """The sums of those parts of a row that fall to this thread."""
+        """Returns the sums of those parts of a row that fall to this thread."""
         code, layout = self.code, self.layout
         start = identity(code, node, self.lanes if layout.across else 0)
         member, found = self.wide(self.member), []
@@ -133,7 +133,7 @@ class _Parts(Rows):
         return self.in_pairs([node], found)[0]
 
     def _sum_at(self, node: Node, part: Value, like: Value) -> str:
-        """The address of the sum of a part."""
+        """Returns the address of the sum of a part."""
         code, number = self.code, self.reductions.index(node)
         columns = node.outputs[0].spec.size
         offset = sum(_region(each, self.layout.parts) for each in self.reductions[:number])

@@ -85,7 +85,7 @@ class _Tiles(ThreadValues):
         self.outer: dict[int, Value] = {}  # iterations of the loops; of those of the tile, the first one
 
     def kernel(self) -> DeviceKernel:
-        """The kernel."""
+        """Returns the kernel."""
         threads = self.operands.grids.threads
         self.begin("tiles", threads)
         blocks = self._enter()
@@ -122,7 +122,9 @@ class _Tiles(ThreadValues):
         return blocks
 
     def _block(self, inner: Value, other: Value, is_turned: bool) -> tuple[Scope, Value, Value]:
-        """The place of an element within the tile, by its number along the vector loop (or, if turned, along the other one)."""
+        """Returns the place of an element within the tile, by its number along the vector loop (or, if turned, along the other
+        one).
+        """
         nest, code = self.nest, self.code
         assert nest.vector is not None
         near, far = (other, inner) if is_turned else (inner, other)
@@ -136,12 +138,12 @@ class _Tiles(ThreadValues):
         return Scope({}, iterations, mask), near, far
 
     def _turns(self) -> Sequence[Value]:
-        """The rows of a tile that fall to a warp."""
+        """Returns the rows of a tile that fall to a warp."""
         warps = self.operands.grids.threads // self.tile
         return [self.code.add(self.warp, self.code.integer(first)) for first in range(0, self.tile, warps)]
 
     def _at(self, operand: int, near: Value, far: Value) -> tuple[str, DType]:
-        """The address of an element in shared memory, where turned operands keep their order."""
+        """Returns the address of an element in shared memory, where turned operands keep their order."""
         code, dtype = self.code, self.nest.operands[operand].dtype
         row = code.mul(near, code.integer(_row_bytes(dtype, self.tile)))
         at = code.add(row, code.mul(far, code.integer(dtype.itemsize)))

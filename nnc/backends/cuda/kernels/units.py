@@ -69,7 +69,7 @@ def in_vectors(axes: Axes, item: int, moving: Sequence[int], alignment: int, mac
 
 
 def either(code: GpuCode, condition: Value, make: Callable[[], Value], other: Value) -> Value:
-    """A value that is made where a condition holds, and another one elsewhere."""
+    """Returns a value that is made where a condition holds, and another one elsewhere."""
     before = code.block
     with code.when(condition):
         found = make()

@@ -131,7 +131,7 @@ class Writes:
         return math.gcd(self.machine.grids.aligned_bytes, *moves, *(self.target.strides[axis] for axis in axes))
 
     def index(self, number: int) -> str:
-        """The pointer to an array of indices, by its number."""
+        """Returns the pointer to an array of indices, by its number."""
         return f"%p{number + self._inputs - len(self.box.indices)}"
 
     @property

@@ -57,7 +57,7 @@ class Algorithms:
         return self._known[key]
 
     def _place(self, key: Any, plans: Sequence[LtProduct], run: Callable[[LtProduct, int], None], stream: int) -> int:
-        """The place of the fastest plan, as it was measured before, also by another process."""
+        """Returns the place of the fastest plan, as it was measured before, also by another process."""
         entry = self._entry(key)
         found = None if entry is None else entry.read()
         if isinstance(found, int) and 0 <= found < len(plans):

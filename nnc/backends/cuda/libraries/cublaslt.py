@@ -175,7 +175,7 @@ class CublasLt:
     def _arguments(
         self, product: LtProduct, a: Any, b: Any, d: Any, workspace: Any, stream: Any, adds: bool = False
     ) -> list[Any]:
-        """The arguments of cublasLtMatmul: C is D."""
+        """Returns the arguments of cublasLtMatmul: C is D."""
         one, zero = map(ctypes.addressof, product.factors)
         left, right, result = (layout.value for layout in product.layouts)
         return [
@@ -184,7 +184,7 @@ class CublasLt:
         ]  # fmt: skip
 
     def new_operation(self, problem: LtProblem) -> ctypes.c_void_p:
-        """A description of the operation."""
+        """Returns a description of the operation."""
         double = problem.dtype == dtypes.float64
         sums = _SUM_DOUBLE if double else _SUMS[problem.precision if problem.dtype == dtypes.float32 else "float32"]
         found = self._new("cublasLtMatmulDesc", sums, _TYPES[dtypes.float64 if double else dtypes.float32])
@@ -201,7 +201,7 @@ class CublasLt:
         self._call("cublasLtMatmulDescDestroy", operation)
 
     def new_layout(self, problem: LtProblem, matrix: Stored) -> ctypes.c_void_p:
-        """A description of a matrix."""
+        """Returns a description of a matrix."""
         rows, columns, leading = (
             ctypes.c_uint64(matrix.rows),
             ctypes.c_uint64(matrix.columns),
@@ -241,13 +241,15 @@ class LtProduct:
         self.algorithm: Any = None
 
     def by(self, algorithm: Any) -> LtProduct:
-        """The product by one of the library's algorithms."""
+        """Returns the product by one of the library's algorithms."""
         twin = copy.copy(self)
         twin.algorithm = algorithm
         return twin
 
     def apart(self) -> LtProduct:
-        """The product with a description of its own, which holds the address of its bias: other threads change theirs meanwhile."""
+        """Returns the product with a description of its own, which holds the address of its bias: other threads change theirs
+        meanwhile.
+        """
         twin = copy.copy(self)
         twin.operation = self._library.new_operation(self.problem)
         weakref.finalize(twin, self._library.forget_operation, twin.operation)
@@ -261,7 +263,7 @@ def takes(dtype: Any) -> bool:
 
 @cache
 def load_library() -> Any:
-    """The library's C functions; None where it is not installed."""
+    """Returns the library's C functions; None where it is not installed."""
     for name in _LOADERS:
         with suppress(ImportError):
             importlib.import_module(name)

@@ -79,18 +79,20 @@ def _run(
 
 
 def _array(device: Any, view: View, address: int) -> Any:
-    """An operand as CuPy's array; the bits of bfloat16 as integers."""
+    """Returns an operand as CuPy's array; the bits of bfloat16 as integers."""
     spec = view.spec
     return device.view(address, spec.shape, "u2" if spec.dtype == dtypes.bfloat16 else spec.dtype, view.strides)
 
 
 def widened(x: Any, dtype: DType) -> Any:
-    """An array of this dtype in one that CuPy computes in."""
+    """Returns an array of this dtype in one that CuPy computes in."""
     return (x.astype(np.uint32) << np.uint32(16)).view(np.float32) if dtype == dtypes.bfloat16 else x
 
 
 def narrowed(x: Any, dtype: DType) -> Any:
-    """The elements of a result in memory of this dtype; of bfloat16 the bits: of two neighbours the nearer, else the even one."""
+    """Returns the elements of a result in memory of this dtype; of bfloat16 the bits: of two neighbours the nearer, else the
+    even one.
+    """
     if dtype != dtypes.bfloat16:
         return x
     bits = x.astype(np.float32, order="C", copy=False).view(np.uint32)

@@ -110,7 +110,7 @@ class _Terms:
         return True
 
     def gelu(self, x: int, dtype: Any) -> int:
-        """The gelu by tanh of an expression, as `nnc.nn.gelu` writes it in a dtype."""
+        """Returns the gelu by tanh of an expression, as `nnc.nn.gelu` writes it in a dtype."""
         slope, curve = (self.leaf(float(np.asarray(number, dtype))) for number in (_SLOPE, _CURVE))
         inner = self.of("*", x, self.of("+", slope, self.of("*", curve, self.of("*", x, x))))
         return self.of("*", x, self.of("sigmoid", inner))

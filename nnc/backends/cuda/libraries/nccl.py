@@ -94,12 +94,12 @@ class Group:
 
 
 def _groups(device: Any) -> dict[tuple[int, int], Group]:
-    """The groups of a device, by size and stride of their axes."""
+    """Returns the groups of a device, by size and stride of their axes."""
     return {}
 
 
 def group_of(device: Any, params: Params) -> Group:
-    """The group for a collective."""
+    """Returns the group for a collective."""
     known = device.library(_groups)
     key = params["size"], params["stride"]
     if key not in known:
@@ -199,7 +199,7 @@ def _run(step: Step, device: Any, call: Call, addresses: Sequence[int], stream: 
 
 
 def _contiguous(device: Any, view: View, address: int) -> Any:
-    """The operand, or a copy of it whose elements lie side by side."""
+    """Returns the operand, or a copy of it whose elements lie side by side."""
     found = _array(device, view, address)
     if is_contiguous(view.spec, view.strides):
         return found
@@ -213,7 +213,7 @@ def _array(device: Any, view: View, address: int) -> Any:
 
 
 def _as_bits(view: View) -> Any:
-    """A dtype of CuPy for the elements of a view, which are moved."""
+    """Returns a dtype of CuPy for the elements of a view, which are moved."""
     return "u2" if view.spec.dtype == dtypes.bfloat16 else view.spec.dtype
 
 

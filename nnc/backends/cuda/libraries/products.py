@@ -50,7 +50,7 @@ def _workspace(specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> int:
 
 
 def _queue(step: Step, device: Any, precision: str) -> Queue:
-    """The function that queues a `dot`."""
+    """Returns the function that queues a `dot`."""
     otherwise = queue_on_cupy(step, device, precision)
     gemm = _gemm_of(step.params, step.inputs, step.outputs[0], ())
     algorithms: Algorithms | None = device.library(_new_algorithms)
@@ -207,12 +207,12 @@ class _Products:
 
 
 def _alignments(*addresses: int) -> tuple[int, ...]:
-    """The powers of two that divide addresses."""
+    """Returns the powers of two that divide addresses."""
     return tuple([math.gcd(address, _MOST_ALIGNED) for address in addresses])
 
 
 def _distances(axes: Sequence[Axis]) -> list[tuple[int, int, int]]:
-    """The distances of x, y and out in loops over axes."""
+    """Returns the distances of x, y and out in loops over axes."""
     found = [(0, 0, 0)]
     for axis in axes:
         found = [(x + i * axis.x, y + i * axis.y, out + i * axis.out) for x, y, out in found for i in range(axis.size)]
@@ -220,7 +220,7 @@ def _distances(axes: Sequence[Axis]) -> list[tuple[int, int, int]]:
 
 
 def _stored(matrix: Matrix, rows: int, columns: int, batch: int) -> Stored:
-    """A row-major matrix as the columns of its transpose."""
+    """Returns a row-major matrix as the columns of its transpose."""
     lies = (rows, columns) if matrix.transposed else (columns, rows)
     return Stored(*lies, max(matrix.leading, lies[0]), batch, matrix.transposed)
 
@@ -229,7 +229,7 @@ def _stored(matrix: Matrix, rows: int, columns: int, batch: int) -> Stored:
 
 
 def _finish(graph: Graph, machine: Target) -> tuple[Epilogue, Finish] | None:
-    """The epilogue of a `with_epilogue` node; None where the library has none."""
+    """Returns the epilogue of a `with_epilogue` node; None where the library has none."""
     epilogue = Epilogue.of(graph, machine)
     if epilogue is None or epilogue.product.command is not dot:
         return None
@@ -238,7 +238,9 @@ def _finish(graph: Graph, machine: Target) -> tuple[Epilogue, Finish] | None:
 
 
 def _gemm_with(epilogue: Epilogue, inputs: Sequence[View], out: View) -> _Sum | None:
-    """The matrices of a product with an epilogue; None where the bias does not lie along the columns, element by element."""
+    """Returns the matrices of a product with an epilogue; None where the bias does not lie along the columns, element by
+    element.
+    """
     more = epilogue.all_strides(inputs, (out,))[:-1]
     found = _gemm_of(epilogue.product.params, inputs, out, more)
     if found is None or found.more or not more:
@@ -264,7 +266,7 @@ def _workspace_joined(specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) 
 
 
 def _compute(finish: Finish, product: Mapping[str, Any], x: Any, y: Any, *bias: Any, **params: Any) -> Any:
-    """A product with its epilogue, by functions of NumPy's."""
+    """Returns a product with its epilogue, by functions of NumPy's."""
     return finish.apply(reference[dot](x, y, **product), *(bias or (None,)))
 
 
@@ -273,7 +275,7 @@ def _run_joined(inputs: Sequence[Any], outputs: Sequence[Any], params: Mapping[s
 
 
 def _queue_joined(machine: Target, step: Step, device: Any, precision: str) -> Queue:
-    """The function that queues a product with an epilogue."""
+    """Returns the function that queues a product with an epilogue."""
     found = _finish(step.graphs[0], machine)
     if found is None:
         raise InternalError("with_epilogue: the sub-graph is no product with an epilogue of cuBLASLt")

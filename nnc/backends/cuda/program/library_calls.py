@@ -34,7 +34,9 @@ def load_library_calls(compiler: Compiler) -> Function:
 
 @cache
 def library_calls() -> Native:
-    """The function (record, stream, parameters), which returns 0 where all is well, and has the driver's signature otherwise."""
+    """Returns the function (record, stream, parameters), which returns 0 where all is well, and has the driver's signature
+    otherwise.
+    """
     code = Code("KERNEL", (("ptr", "record"), ("ptr", "stream"), ("ptr", "parameters")), returns="i32")
     python = code.label("python")
     function = word(code, "%record", FUNCTION)

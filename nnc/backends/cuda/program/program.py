@@ -55,7 +55,7 @@ class CudaModule:
             )
 
     def handles(self, step: Step, launches: Launches) -> list[int]:
-        """The handles of the launches of a step."""
+        """Returns the handles of the launches of a step."""
         self._launches = launches
         printed = self._program.printed.get(id(step))
         if printed is not None:

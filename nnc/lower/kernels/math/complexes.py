@@ -49,11 +49,11 @@ class ComplexOperations(Operations):
     """Prints operators and functions of complex numbers; an operand is a Complex, a Term or a number."""
 
     def unary(self, operator: type[ast.unaryop], x: Any) -> Any:
-        """A sign."""
+        """Returns a sign."""
         return Complex(-x.real, -x.imag) if isinstance(x, Complex) else super().unary(operator, x)
 
     def binary(self, operator: type[ast.operator], x: Any, y: Any) -> Any:
-        """A sum, a difference, a product or a quotient."""
+        """Returns a sum, a difference, a product or a quotient."""
         if not isinstance(x, Complex) and not isinstance(y, Complex):
             return super().binary(operator, x, y)
         like = x if isinstance(x, Complex) else y
@@ -68,7 +68,7 @@ class ComplexOperations(Operations):
         return same if predicate == "eq" else ~same
 
     def call(self, name: str, arguments: list[Any]) -> Any:
-        """A function."""
+        """Returns a function."""
         return _FUNCTIONS[name](*arguments)
 
 

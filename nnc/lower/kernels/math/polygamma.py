@@ -70,7 +70,7 @@ def _hurwitz(x: Term, s: int) -> Term:
 
 
 def _power(x: Term, exponent: int) -> Term:
-    """A positive integer power, by repeated multiplication."""
+    """Returns a positive integer power, by repeated multiplication."""
     total: Term | None = None
     while exponent:
         if exponent & 1:

@@ -76,12 +76,12 @@ def _words(index: Term, count: int) -> list[Term]:
 
 
 def _turns_single(m: Term, g: list[Term]) -> list[Term]:
-    """The part of m · 0.g0g1g2 behind the point, in 64 bits."""
+    """Returns the part of m · 0.g0g1g2 behind the point, in 64 bits."""
     return [((m * g[0]) << 32) + m * g[1] + ((m * g[2]) >> 32)]
 
 
 def _turns_double(m: Term, g: list[Term]) -> list[Term]:
-    """The part of m · 0.g0…g5 behind the point, in 2 · 64 bits, by columns of 32 bits."""
+    """Returns the part of m · 0.g0…g5 behind the point, in 2 · 64 bits, by columns of 32 bits."""
     low, high = m & _LOW, m >> 32
     by_low = [low * word for word in g[:5]]
     by_high = [high * word for word in g[1:]]

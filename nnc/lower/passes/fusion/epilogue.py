@@ -59,7 +59,7 @@ class _Attacher:
         return self._known[key]
 
     def _inner(self, node: Node) -> Node:
-        """A node with the products of its sub-graphs joined."""
+        """Returns a node with the products of its sub-graphs joined."""
         if not node.graphs or node.command in PRINTED:
             return node
         # an iteration of a scan begins with its number and the elements
@@ -112,7 +112,7 @@ class _Attached:
                 return
 
     def _view(self, symbol: Symbol) -> Node | None:
-        """The `broadcast_to` node that makes this symbol."""
+        """Returns the `broadcast_to` node that makes this symbol."""
         node = self.graph.nodes[self.writer[symbol]] if symbol in self.writer else None
         return node if node is not None and _is_view(node) else None
 
@@ -157,7 +157,7 @@ class _Joins:
 def _form(
     product: Node, node: Node, operand: int, stays: bool, views: Sequence[Node | None], machine: Target
 ) -> tuple[Graph, Mapping[str, Any]] | None:
-    """The sub-graph and the parameters of `_Joins.joined`."""
+    """Returns the sub-graph and the parameters of `_Joins.joined`."""
     specs = tuple([symbol.spec for symbol in product.inputs])
     alone = find_kernel(product.command, specs, product.params, machine)
     if alone is None:

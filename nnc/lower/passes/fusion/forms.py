@@ -55,7 +55,7 @@ class Forms:
         self, key: Any, nodes: Sequence[Node], held: Mapping[Symbol, NDArray], inputs: Sequence[Symbol],
         outputs: Sequence[Symbol], overwrite: Callable[[Sequence[Symbol]], Pairs],
     ) -> _Form:  # fmt: skip
-        """The sub-graph and the parameters that nodes of this key have in common."""
+        """Returns the sub-graph and the parameters that nodes of this key have in common."""
         alike = self._known.setdefault(key, [])
         for others, form in alike:
             if all(

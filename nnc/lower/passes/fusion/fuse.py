@@ -59,7 +59,7 @@ class _Fuser:
         return self._known[key]
 
     def inner(self, node: Node) -> Node:
-        """A node with its sub-graphs fused."""
+        """Returns a node with its sub-graphs fused."""
         if not node.graphs or node.command in PRINTED:
             return node
         before = node.params.get("before", 0)
@@ -107,7 +107,7 @@ class _Rebuilt:
         self.present: set[Symbol] = {*old.inputs, *old.constants}
 
     def graph(self) -> Graph:
-        """The new graph."""
+        """Returns the new graph."""
         for i, node in enumerate(self.old.nodes):
             group = self.grouping.group[i]
             if group is not None:
@@ -162,7 +162,7 @@ class _Rebuilt:
 
 
 def _without_repeats(nodes: Sequence[Node], outputs: Sequence[Symbol]) -> Sequence[Node]:
-    """The nodes, each computation once: copies that rematerializing passes made are one in a kernel."""
+    """Returns the nodes, each computation once: copies that rematerializing passes made are one in a kernel."""
     if len({(node.command, node.inputs) for node in nodes}) == len(nodes):
         return nodes
     known: dict[tuple[object, ...], Symbol] = {}

@@ -46,7 +46,8 @@ def prefuse(graph: Graph, options: Options) -> Graph:
 
 
 def members(node: Node) -> tuple[list[Node], Mapping[Symbol, NDArray]]:
-    """The nodes that a unit stands for, which read and write its operands and results, and the constants that they read.
+    """Returns the nodes that a unit stands for, which read and write its operands and results, and the constants that they
+    read.
 
     Symbols between them are new ones: equal units share a sub-graph.
     """
@@ -129,7 +130,7 @@ def _given(graph: Graph) -> tuple[set[Symbol], dict[Symbol, Symbol]]:
 
 
 def _tail(graph: Graph, machine: Target) -> list[Node]:
-    """The nodes that kernels run element by element and that only such nodes read, in order."""
+    """Returns the nodes that kernels run element by element and that only such nodes read, in order."""
     read: set[Symbol] = set()  # by other nodes
     tail: list[Node] = []
     for node in reversed(graph.nodes):
@@ -161,7 +162,7 @@ class _WithUnits:
         self.forms = Forms("unit")
 
     def result(self) -> Graph:
-        """The graph, without nodes that only units have read."""
+        """Returns the graph, without nodes that only units have read."""
         inside = {node for nodes in self.found.values() for node in nodes}
         nodes: list[Node] = []
         read = set(self.outputs)

@@ -28,7 +28,7 @@ _ROWS = 64  # a product with so many rows, or a sum over so many, gains little i
 
 
 def known_length(loop: Loop) -> int:
-    """The number of iterations of a loop whose node tells it."""
+    """Returns the number of iterations of a loop whose node tells it."""
     assert loop.length is not None
     return loop.length
 
@@ -66,7 +66,9 @@ class AllIterations:
         self._values.update(zip(node.outputs, zip(outputs, on, strict=True), strict=True))
 
     def rows(self, symbol: Symbol) -> Symbol:
-        """The tensor of a symbol's values in all iterations; the symbol is the output of a copied node or known from the start."""
+        """Returns the tensor of a symbol's values in all iterations; the symbol is the output of a copied node or known from
+        the start.
+        """
         value, varies = self._value(symbol)
         with self.builder:
             stacked: Symbol = lead(self.length, value, varies)
@@ -83,7 +85,7 @@ class AllIterations:
         return self._values[symbol]
 
     def nodes(self, constants: dict[Symbol, NDArray]) -> tuple[Node, ...]:
-        """The nodes so far; their constants are added to those given."""
+        """Returns the nodes so far; their constants are added to those given."""
         constants.update(self.builder.build().constants)
         return self.builder.nodes
 
@@ -177,7 +179,7 @@ def is_short_sum(node: Node) -> bool:
 
 
 def _depth(product: Node) -> int:
-    """The number of products of numbers that each element of a product sums."""
+    """Returns the number of products of numbers that each element of a product sums."""
     depth: int = math.prod(product.inputs[0].shape[axis] for axis in product.params["contract"][0])
     return depth
 

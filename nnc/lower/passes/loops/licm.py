@@ -63,7 +63,7 @@ class _Mover(OncePerGraph):
 
 
 def _capture_unchanged(loop: Loop, renamed: dict[Symbol, Symbol]) -> Loop:
-    """The loop with the carried values that no iteration changes captured; their results are their initial values."""
+    """Returns the loop with the carried values that no iteration changes captured; their results are their initial values."""
     same = [x for x in loop.carries if x.following is x.inner]
     if not same:
         return loop

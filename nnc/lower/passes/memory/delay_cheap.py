@@ -33,7 +33,7 @@ def delay_cheap(graph: Graph, options: Options) -> Graph:
             uses.setdefault(base, []).append(i)
 
     def find_place(i: int, node: Node, latest: int) -> int:
-        """The last place at which a node writes as many bytes, at least, as have to live longer for it."""
+        """Returns the last place at which a node writes as many bytes, at least, as have to live longer for it."""
         ends = {  # where the live range of its operand ends without it
             base: max((places[j] for j in uses[base] if j != i), default=-1)
             for base in {views[symbol].base for symbol in node.inputs} - given

@@ -120,11 +120,11 @@ class Description:
                 number[symbol] = number[view.base]
 
     def operations(self, *, stay: bool = False) -> OperationGraph:
-        """The entries as operations; if they `stay` where they are, without the operations that each must follow."""
+        """Returns the entries as operations; if they `stay` where they are, without the operations that each must follow."""
         return self._operations([()] * len(self.entries) if stay else self._after())
 
     def live_bytes(self) -> list[int]:
-        """The bytes that are live while each entry runs, in the given order."""
+        """Returns the bytes that are live while each entry runs, in the given order."""
         return self.operations(stay=True).live
 
     def _operations(self, after: list[tuple[int, ...]]) -> OperationGraph:
@@ -136,7 +136,7 @@ class Description:
         return OperationGraph(self._nbytes, reads, writes, after, overwrites, kept)
 
     def _row(self, node: Node) -> _Row:
-        """The storages that a node reads and writes, and the pairs of them that may share memory; none for a view."""
+        """Returns the storages that a node reads and writes, and the pairs of them that may share memory; none for a view."""
         number, views, free, outputs = self.number, self.views, self.free, node.outputs
         writes = tuple([number[s] for s in outputs if views[s].base is s])
         row = _NOTHING
@@ -181,7 +181,7 @@ class Description:
 
 @lru_cache(maxsize=1 << 12)
 def padded_bytes(spec: TensorSpec) -> int:
-    """The bytes that a tensor takes of the arena."""
+    """Returns the bytes that a tensor takes of the arena."""
     return 0 if spec.dtype == TAPE else -(-spec.nbytes // ALIGNMENT) * ALIGNMENT
 
 

@@ -76,7 +76,7 @@ class Rematerializer:
         return search.best or self._smallest(planned)
 
     def _smallest(self, planned: Planned) -> Planned:
-        """The smallest plan that is found; it does not depend on the budget, so a budget of its size can be kept to."""
+        """Returns the smallest plan that is found; it does not depend on the budget, so a budget of its size can be kept to."""
         best = planned
         for form in self.forms:
             least = squeeze(form.problem)
@@ -176,7 +176,7 @@ def _describe(graph: Graph, options: Options) -> Description:
 
 
 def _problem(description: Description, workspace: Workspace, costs: Costs) -> TimedOperations:
-    """A graph in numbers; entries that are no nodes, and views, take neither time nor memory."""
+    """Returns a graph in numbers; entries that are no nodes, and views, take neither time nor memory."""
     working = [node if node is not None and runs(node, description.views) else None for node in description.entries]
     return TimedOperations(
         description.operations(),

@@ -52,7 +52,7 @@ class _Sums(Remake):
                 self.awaited.update(() if total is node else node.inputs)
 
     def _total(self, node: Node, readers: Counter[Symbol]) -> Node | None:
-        """The sum over processes that a node can go through in place of its operands."""
+        """Returns the sum over processes that a node can go through in place of its operands."""
         found = [self.totals.get(symbol) for symbol in node.inputs]
         first = found[0] if found else None
         if first is None or not (is_sum(node.command) or node.command is add):

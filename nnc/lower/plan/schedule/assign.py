@@ -37,8 +37,8 @@ def estimate_seconds(flops: int, nbytes: int, costs: Costs, sends: bool = False)
 
 
 def most_streams(options: Options) -> int:
-    """The most streams that a program may have. "auto" takes the processors that kernels leave idle, on other devices the number in
-    their costs, and one where memory is limited.
+    """Returns the most streams that a program may have. "auto" takes the processors that kernels leave idle, on other devices
+    the number in their costs, and one where memory is limited.
     """
     if options.streams != "auto":
         return int(options.streams)

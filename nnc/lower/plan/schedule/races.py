@@ -67,7 +67,7 @@ class _Shadow:
         self.read = np.zeros((streams, len(self.bounds)), np.int64)  # steps of the stream, up to the last reader
 
     def part(self, access: Access) -> slice:
-        """The ranges of an access."""
+        """Returns the ranges of an access."""
         first, end = np.searchsorted(self.bounds, (access.first, access.end))
         return slice(int(first), int(end))
 

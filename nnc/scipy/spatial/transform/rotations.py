@@ -41,7 +41,7 @@ def _floats(where: str, x: ArrayLike, name: str, shape: tuple[int, ...], batch: 
 
 
 def _axes(where: str, seq: str, counts: tuple[int, ...]) -> tuple[tuple[int, ...], bool]:
-    """The axes that a text names, and whether they turn with the object.
+    """Returns the axes that a text names, and whether they turn with the object.
 
     Raises:
         ArgumentError: it names none, or twice the same one after the other.

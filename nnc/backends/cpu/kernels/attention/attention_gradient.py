@@ -87,7 +87,7 @@ class _Gradient:
         self.bias = f"%out{self.wrt.index(BIAS)}" if BIAS in self.wrt else ""
 
     def native(self) -> Native:
-        """The finished kernel."""
+        """Returns the finished kernel."""
         form = self.form
         parts = math.prod(form.lead)
         volume = form.shared * form.blocks * form.volume * 5 // 2
@@ -158,13 +158,13 @@ class _Gradient:
         return self.form.value_features if i == 2 else self.form.features
 
     def _query_sums(self, code: Code, number: Value) -> Matrix:
-        """The address at which the gradients of a head's queries are added up."""
+        """Returns the address at which the gradients of a head's queries are added up."""
         form, unit = self.form, self.form.tiling.wide.itemsize
         own = times(code, number, form.count * form.features * unit)
         return Matrix(code.offset("%workspace", own), form.features * unit, unit, form.tiling.wide)
 
     def _bias_sums(self, code: Code, number: Value) -> Matrix:
-        """The address at which a head adds up the gradient of the bias."""
+        """Returns the address at which a head adds up the gradient of the bias."""
         form, unit = self.form, self.form.tiling.wide.itemsize
         pointer = code.offset("%workspace", self.room[0] * unit)
         return Matrix(pointer, form.keys * unit, unit, form.tiling.wide).at(code, number)

@@ -45,7 +45,7 @@ class Matrix:
         return Matrix(pointer, self.row, self.column, self.dtype)
 
     def at(self, code: Code, row: Bound, column: Bound = 0) -> Matrix:
-        """The part that begins at a place."""
+        """Returns the part that begins at a place."""
         pointer = code.offset(code.offset(self.pointer, times(code, row, self.row)), times(code, column, self.column))
         return Matrix(pointer, self.row, self.column, self.dtype)
 
@@ -61,7 +61,7 @@ class Tiling:
 
     @classmethod
     def of(cls, wide: DType, machine: Target) -> Tiling:
-        """The one for a machine."""
+        """Returns the one for a machine."""
         return cls(machine, wide, machine.vector_bytes // wide.itemsize, max(_ROWS[machine.vector_bytes]))
 
     @property
@@ -70,11 +70,11 @@ class Tiling:
         return self.machine.attention.keys
 
     def rows_room(self, code: Code, rows: int, columns: int) -> Matrix:
-        """A matrix on the stack, whose rows end with whole vectors."""
+        """Returns a matrix on the stack, whose rows end with whole vectors."""
         return self.room(code, rows, -(-columns // self.lanes))
 
     def room(self, code: Code, rows: int, vectors: int) -> Matrix:
-        """A matrix of whole vectors on the stack."""
+        """Returns a matrix of whole vectors on the stack."""
         step = vectors * self.lanes * self.wide.itemsize
         return Matrix(code.room(rows * step), step, self.wide.itemsize, self.wide)
 
@@ -264,7 +264,7 @@ class Squares:
         self._printer, self._tiling = printer, tiling
 
     def room(self, code: Code, columns: int, vectors: int) -> Matrix:
-        """A matrix on the stack for the elements that `read` transposes: it has whole squares."""
+        """Returns a matrix on the stack for the elements that `read` transposes: it has whole squares."""
         lanes = self._tiling.lanes
         return self._tiling.room(code, -(-columns // lanes) * lanes, vectors)
 

@@ -38,7 +38,7 @@ class Extra:
 
     @classmethod
     def of(cls, name: str, view: View) -> Extra:
-        """A view."""
+        """Returns a view."""
         return cls(name, _stride(view, -2), _stride(view, -1), view.spec.dtype)
 
 
@@ -125,7 +125,7 @@ def _stride(view: View, axis: int) -> int:
 
 
 def rows_of(view: View, pointer: str) -> Matrix:
-    """The tokens of one head, each a row of features."""
+    """Returns the tokens of one head, each a row of features."""
     return Matrix(pointer, view.strides[-3], view.strides[-1], view.spec.dtype)
 
 
@@ -241,8 +241,8 @@ class Block:
         return self.code.sub(self.end, self.first)
 
     def range(self, begin: Bound, end: Bound) -> tuple[Value, Value]:
-        """The keys of a span that some query of the block may attend to, from the first to behind the last, in whole tiles if the
-        span is.
+        """Returns the keys of a span that some query of the block may attend to, from the first to behind the last, in whole
+        tiles if the span is.
         """
         code, (before, after) = self.code, self.form.reach
         begin, end = code.integer(begin), code.integer(end)
@@ -267,7 +267,7 @@ class Block:
             yield v
 
     def _lanes(self, v: Bound, dtype: DType) -> Value:
-        """The numbers of a vector's queries within the block."""
+        """Returns the numbers of a vector's queries within the block."""
         code, lanes, kind = self.code, self.tiling.lanes, "i64" if dtype == dtypes.int64 else "i32"
         first = code.integer(times(code, v, lanes))
         known = known_integer(first)
@@ -276,7 +276,7 @@ class Block:
         return steps if known is not None else code.add(steps, code.splat(code.convert(first, dtype), lanes))
 
     def places(self, v: Bound, dtype: DType = dtypes.int64) -> Value:
-        """The numbers of the queries of a vector."""
+        """Returns the numbers of the queries of a vector."""
         code, steps = self.code, self._lanes(v, dtype)
         return code.intrinsic("smin", code.add(code.convert(self.first, dtype), steps), code.convert(self.last, dtype))
 
@@ -285,7 +285,7 @@ class Block:
         return self.code.compare("lt", self._lanes(v, dtypes.int64), self.size)
 
     def pointers(self, source: Matrix, v: Value) -> str:
-        """The memory with pointers to the rows of a vector's queries; behind the last query, to its row."""
+        """Returns the memory with pointers to the rows of a vector's queries; behind the last query, to its row."""
         code, lanes = self.code, self.tiling.lanes
         with code.loop(0, lanes) as i:
             at = code.add(code.add(self.first, code.mul(v, code.integer(lanes))), i)
@@ -294,18 +294,18 @@ class Block:
         return self._pointers
 
     def column(self, pointer: str, step: int, dtype: DType, v: Bound) -> Value:
-        """A number of each query of a vector."""
+        """Returns a number of each query of a vector."""
         code = self.code
         if step == 0:
             return code.splat(code.load(pointer, dtype), self.tiling.lanes)
         return code.gather(pointer, code.mul(self.places(v), code.integer(step)), dtype)
 
     def room(self, rows: int) -> Matrix:
-        """A matrix on the stack with queries in lanes, which `unpack` takes."""
+        """Returns a matrix on the stack with queries in lanes, which `unpack` takes."""
         return self._squares.room(self.code, rows, self.vectors)
 
     def pack(self, source: Matrix, columns: int) -> Matrix:
-        """The block's rows of a matrix, turned."""
+        """Returns the block's rows of a matrix, turned."""
         code, target = self.code, self.room(columns)
         with code.loop(0, self.vectors) as v:
             to = target.at(code, 0, times(code, v, self.tiling.lanes))
@@ -320,13 +320,13 @@ class Block:
             self._squares.write(code, self.pointers(target, v), target, columns, of)
 
     def near(self, source: Matrix, rows: Bound, most: int, columns: int, *, dense: bool = False) -> Matrix:
-        """The function of this name."""
+        """Returns the function of this name."""
         return near(self.code, self.tiling, source, rows, most, columns, dense=dense)
 
     # -- rows of vectors -------------------------------------------------------------------------------------------------
 
     def load(self, matrix: Matrix, row: Bound, v: Bound) -> Value:
-        """A vector of a matrix with queries in lanes."""
+        """Returns a vector of a matrix with queries in lanes."""
         at = matrix.at(self.code, row, times(self.code, v, self.tiling.lanes))
         return self.code.load(at.pointer, self.tiling.wide, self.tiling.lanes)
 
@@ -364,7 +364,7 @@ class Block:
         self._limit(out, at, n)
 
     def shifts(self, logarithms: str, step: int) -> Matrix:
-        """The logarithms of the sums of the queries' weights."""
+        """Returns the logarithms of the sums of the queries' weights."""
         found = self.tiling.room(self.code, 1, self.vectors)
         with self.each_vector() as v:
             self.store(found, 0, v, finite(self.code, self.column(logarithms, step, self.tiling.wide, v)))

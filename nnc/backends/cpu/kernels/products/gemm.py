@@ -156,13 +156,13 @@ def shape_of(product: Product, wide: DType, machine: Target, *, finished: bool =
 
 
 def _as_it_lies(axes: Sequence[Axis]) -> list[Terms]:
-    """The terms of operands that are not packed."""
+    """Returns the terms of operands that are not packed."""
     return [Terms(axis.size, axis.x, axis.y) for axis in axes]
 
 
 def _cut(sizes: Sequence[Bound], figures: Products) -> Cut | None:
-    """The cut of the terms of a tile that are not packed. Where they would fill a few panels, they go in pieces as long as a
-    panel's: to put the sums of a tile aside takes as long as 8 terms.
+    """Returns the cut of the terms of a tile that are not packed. Where they would fill a few panels, they go in pieces as long
+    as a panel's: to put the sums of a tile aside takes as long as 8 terms.
     """
     few = 8 * figures.panel_terms
     return cut_of(sizes, figures.summands, few) or cut_of(sizes, figures.panel_terms, figures.panel_terms)
@@ -201,7 +201,7 @@ def print_tiles(printer: Printer, product: Product, shape: Shape, finish: Finish
 
 
 def _moved(code: Code, pointers: Sequence[str], axis: Axis, index: Bound) -> list[str]:
-    """The pointers further along an axis."""
+    """Returns the pointers further along an axis."""
     return [code.offset(at, times(code, index, step)) for at, step in zip(pointers, axis.strides, strict=True)]
 
 
@@ -361,8 +361,9 @@ class _Part:
                     tile(at, high, high, code.sub(wanted, at))
 
     def _runs(self, begin: int, *, over: bool) -> list[tuple[int, Bound, int]]:
-        """The first row, the number of rows and the rows of a tile, of tiles with equally many, from the row `begin` on; where they
-        do not divide the number of rows, the last one lies `over` its neighbour, and writes the same once more, if it may.
+        """Returns the first row, the number of rows and the rows of a tile, of tiles with equally many, from the row `begin`
+        on; where they do not divide the number of rows, the last one lies `over` its neighbour, and writes the same once more,
+        if it may.
         """
         most = self.shape.tile.rows
         if not isinstance(self.rows, int):

@@ -287,7 +287,7 @@ def shared_sums(
     tile: Tile, dtype: DType, axes: int, *, masked: bool, more: bool, packs: bool = False, turned: bool = False,
     cut: Cut | None = None,
 ) -> Native:  # fmt: skip
-    """The sums of tiles below each other, written as numbers of `dtype` that are neighbours in a row.
+    """Returns the sums of tiles below each other, written as numbers of `dtype` that are neighbours in a row.
 
     `kernel(x, y, target, panel, rows, width, row of x, row of the target, *axes)`, with the number of terms and the steps in both
     operands for each of the `axes` of terms, the last of which lies row by row in a packed panel. There are a tile's rows at least;
@@ -317,7 +317,7 @@ def shared_sums(
 
 @lru_cache(maxsize=TEXTS)
 def shared_panel(tile: Tile, step: int | None, column: int | None, *, masked: bool, whole: bool) -> Native:
-    """The packing of a panel: `kernel(source, buffer, terms, step, column, width)`.
+    """Returns the packing of a panel: `kernel(source, buffer, terms, step, column, width)`.
 
     `step` and `column` are the bytes from term to term and from column to column, None where they are arguments. Without `masked`,
     `width` is the panel's width. `whole`: the number of terms is a multiple of a vector's lanes.
@@ -332,6 +332,6 @@ def shared_panel(tile: Tile, step: int | None, column: int | None, *, masked: bo
 
 
 def alone(code: Code) -> Native:
-    """The kernel of one function `KERNEL`, whose body is printed."""
+    """Returns the kernel of one function `KERNEL`, whose body is printed."""
     code.ret(code.integer(0))
     return Native("\n".join([code.text(), *sorted(code.declarations), ""]))

@@ -36,7 +36,7 @@ def _at(code: Code, array: str, i: Value, kind: DType) -> str:
 
 
 def _compress(code: Code, x: Value, mask: Value) -> Value:
-    """The chosen lanes, side by side from the first on."""
+    """Returns the chosen lanes, side by side from the first on."""
     kind = "i32" if x.dtype.itemsize == 4 else "i64"
     full = f"llvm.experimental.vector.compress.v{x.lanes}{kind}"
     code.declare(f"declare {x.type} @{full}({x.type}, <{x.lanes} x i1>, {x.type})")
@@ -150,7 +150,9 @@ def _split_at(code: Code, name: str, array: str, spare: str, n: Value, pivot: Va
 
 
 def _pivot(code: Code, array: str, n: Value, seed: Value, layout: Layout) -> Value:
-    """The median of three medians, each of three keys, one from each third of the keys at a random distance from its start."""
+    """Returns the median of three medians, each of three keys, one from each third of the keys at a random distance from its
+    start.
+    """
     kind, lanes = layout.kinds[0], layout.lanes
     third = code.div(n, code.integer(3))
     random = code.bitcast(code.mul(seed, code.integer(_FACTOR)), dtypes.uint64)
