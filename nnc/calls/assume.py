@@ -38,6 +38,11 @@ class Assumptions:
         self.ranges: list[Range] = []
 
 
+def assumes() -> bool:
+    """Whether a function is traced for calls whose numbers are usual."""
+    return any(type(mode) is Assumptions for mode in get_context().modes)
+
+
 def assume(numbers: Any, within: Range) -> bool:
     """Notes that the trace of a specialised call assumes a range of numbers; False where no trace assumes anything."""
     noted = [mode for mode in get_context().modes if type(mode) is Assumptions]

@@ -20,7 +20,7 @@ from nnc.commands.shape import reshape
 from nnc.numpy import elementwise as el
 from nnc.numpy.operands import Axis, Shape, keeps_weakness, to_axes, to_value
 from nnc.numpy.reductions import apply_reduction, mask_of
-from nnc.numpy.scaling import is_differentiated, squared_sizes, unusual_squares, usual
+from nnc.numpy.scaling import may_be_differentiated, squared_sizes, unusual_squares, usual
 from nnc.typing import ArrayLike, DTypeLike
 
 __all__ = ["mean", "std", "var"]
@@ -116,9 +116,9 @@ def moments_in_range(x: Array, means: Means, most: int, least: float = 0) -> Mom
         pairs = zip(means(scaled, squared_sizes(scaled)), (rest, square), strict=True)
         rest, square = (el.where(is_case, *pair) for pair in pairs)
         factor = el.where(is_case, scale, factor)
-    if cases or is_differentiated(x):
+    if cases or may_be_differentiated(x):
         apart = x * factor - near * factor
-    if is_differentiated(x):
+    if may_be_differentiated(x):
         pairs = zip((rest, square), means(apart, squared_sizes(apart)), strict=True)
         rest, square = (ew.with_slope(value, slope) for value, slope in pairs)
     variance = square - squared_sizes(rest)

@@ -8,7 +8,7 @@ from typing import Any
 
 from nnc.array.array import Array
 from nnc.base import dtypes
-from nnc.calls.assume import Range, assume
+from nnc.calls.assume import Range, assume, assumes
 from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands.parts import exponent
@@ -108,6 +108,14 @@ def is_differentiated(x: Any) -> bool:
     """Whether an array is being differentiated."""
     trace = getattr(x, "owner", None)
     return trace is not None and trace.differentiates
+
+
+def may_be_differentiated(x: Any) -> bool:
+    """Whether an array is being differentiated, or is a tracer of a graph that may be differentiated later.
+
+    The graphs of specialised calls never are.
+    """
+    return getattr(x, "owner", None) is not None and not assumes()
 
 
 def binary_exponent(sizes: Array) -> Array:

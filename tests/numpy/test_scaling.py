@@ -102,3 +102,32 @@ def test_specialised_calls_go_the_other_way_where_sums_overflow() -> None:
         assert call is not None
         assert float(call.run([nnp.full((5,), 3e38)])) > 2e38  # its sums overflow
         assert float(call.run([nnp.full((5,), 2.0)])) in (2.0, np.sqrt(np.float32(20)))
+
+
+def rows_one_by_one(f: Any) -> Any:
+    """f of each row, without a graph of its own."""
+    return lambda x: nnp.stack([f(x[i]) for i in range(len(x))])
+
+
+@pytest.mark.parametrize("function", [nnp.mean, nnp.var, nnp.std, nnp.linalg.norm, nn.layer_norm, nn.rms_norm])
+def test_graphs_that_are_made_before_their_derivatives_keep_their_slopes(function: Any) -> None:
+    x, weights = (nnp.asarray(RNG.normal(size=(4, 7))) for _ in range(2))
+
+    def loss(rows: Any) -> Any:
+        def loss(x: Any) -> Any:
+            found = nnp.sin(rows(x))
+            return (found * (weights if found.ndim == 2 else weights[:, 0])).sum()
+
+        return loss
+
+    def curved(rows: Any) -> Any:
+        return nnc.grad(lambda x: nnp.sum(nnp.square(nnc.grad(loss(rows))(x))))
+
+    plain = rows_one_by_one(function)
+    wanted, second = nnc.grad(loss(plain))(x), curved(plain)(x)
+    for rows in (
+        rows_one_by_one(nnc.checkpoint(function)), rows_one_by_one(nnc.compile(function)), nnc.vmap(function),
+        lambda x: nnc.scan(lambda carry, row: (carry, function(row)), 0.0, x)[1],
+    ):  # fmt: skip
+        np.testing.assert_allclose(numbers(nnc.grad(loss(rows))(x)), numbers(wanted), rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(numbers(curved(rows)(x)), numbers(second), rtol=1e-8, atol=1e-11)

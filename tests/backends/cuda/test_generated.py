@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from nnc.graph import Graph, GraphBuilder, Symbol
-from nnc.lower.kernels.domain import Domain, overwrites
+from nnc.lower.kernels.domain import Domain
+from nnc.lower.kernels.row_phases import overwrites
 from tests.backends.cuda.launching import run_nests
 from tests.backends.cuda.test_conformance import LAYOUTS, SOURCES
 from tests.backends.cuda.test_forms import expected, widened

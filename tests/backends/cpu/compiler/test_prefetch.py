@@ -183,8 +183,8 @@ def program_of(compiled: Any) -> Any:
 class Notes(Preparing):
     """Notes the memory that is touched."""
 
-    def __init__(self, find: Any) -> None:
-        super().__init__(find)
+    def __init__(self, find: Any, memory: Any) -> None:
+        super().__init__(find, memory)
         self.touched: list[tuple[int, int]] = []
 
     def begin(self, touched: Any, copied: Any = ()) -> None:
@@ -197,9 +197,9 @@ class Watched(Prefetcher):
 
     blocks: list[Watched]
 
-    def __init__(self, find: Any) -> None:
-        super().__init__(find)
-        notes = Notes(find), Notes(find)
+    def __init__(self, find: Any, memory: Any) -> None:
+        super().__init__(find, memory)
+        notes = Notes(find, memory), Notes(find, memory)
         self.arrays, self.arena = notes
         self.touched = [note.touched for note in notes]
         self.blocks.append(self)
