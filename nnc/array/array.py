@@ -198,7 +198,7 @@ class ArrayMethods(NamedMethods):
         return AtIndexer(self)
 
     def as_weak(self, weak: dtypes.Weakness = True) -> Array:
-        """The same value, taking the dtype of the array it meets, as a Python scalar does.
+        """Returns the same value, taking the dtype of the array it meets, as a Python scalar does.
 
         Args:
             weak: its weakness; False makes it strong.
@@ -294,7 +294,7 @@ class ArrayMethods(NamedMethods):
     # -- values -----------------------------------------------------------------------------------------------------
 
     def item(self, *index: int) -> Any:
-        """The one element as a Python number, or the element at an index, where the value is known.
+        """Returns the one element as a Python number, or the element at an index, where the value is known.
 
         Args:
             *index: position: one number of the flattened array, or one for each axis; none where there is one element.
@@ -306,7 +306,7 @@ class ArrayMethods(NamedMethods):
             raise
 
     def tolist(self) -> Any:
-        """The elements as nested lists of Python numbers, where the value is known."""
+        """Returns the elements as nested lists of Python numbers, where the value is known."""
         try:
             return self.concrete("tolist").tolist()
         except BaseException as error:
@@ -443,7 +443,7 @@ class Array(_Unfinished):
 
     Args:
         data: elements, which are shared and must not be written any more.
-        weak: takes the dtype of the array it meets, as a Python scalar does.
+        weak: whether it takes the dtype of the array that it meets, as a Python scalar does.
 
     Example:
         >>> x = nnc.asarray([1.0, 2.0])
@@ -455,7 +455,7 @@ class Array(_Unfinished):
     __slots__ = ()
 
     def __new__(cls, data: NDArray, *, weak: dtypes.Weakness = False) -> Array:
-        """The array of elements that nobody else writes to."""
+        """Returns the array of elements that nobody else writes to."""
         return new_array(data, TensorSpec(data.shape, data.dtype), weak)
 
     @api_boundary
@@ -520,13 +520,13 @@ class Array(_Unfinished):
         """Lies in this memory from now on, which holds the elements and is nobody else's; not if it has given its memory up.
 
         Args:
-            memory: holds the elements.
+            memory: the memory that holds the elements.
         """
         if not self.is_deleted():
             _set(self, "memory", memory)
 
     def as_weak(self, weak: dtypes.Weakness = True) -> Array:
-        """The same value, taking the dtype of the array it meets, as a Python scalar does.
+        """Returns the same value, taking the dtype of the array it meets, as a Python scalar does.
 
         Args:
             weak: its weakness; False makes it strong.
@@ -543,7 +543,7 @@ class Array(_Unfinished):
         return CPU
 
     def to_device(self, device: object, /, stream: object = None) -> Array:
-        """The array on another device.
+        """Returns the array on another device.
 
         Args:
             device: as `nnc.devices` lists it.
@@ -564,7 +564,7 @@ class Array(_Unfinished):
         return self
 
     def concrete(self, what: str = "", fix: str = "") -> NDArray:
-        """The elements as a NumPy array; tracers raise here, with the remedy `fix`.
+        """Returns the elements as a NumPy array; tracers raise here, with the remedy `fix`.
 
         Args:
             what: the function that asks for the values, for the error of a tracer.
@@ -616,7 +616,7 @@ class Array(_Unfinished):
         return str(np.asarray(self))
 
     def _repr_html_(self) -> str:
-        """The elements beside a small picture of them, for notebooks."""
+        """Returns the elements beside a small picture of them, for notebooks."""
         title = f"{self.shown} on {self.device}"
         if self.is_deleted():
             return html.show_text(title, "donated")
@@ -637,7 +637,7 @@ class Array(_Unfinished):
 
 
 def new_array(memory: NDArray, spec: TensorSpec, weak: dtypes.Weakness = False) -> Array:
-    """The array of memory of this spec, which nobody else writes to."""
+    """Returns the array of memory of this spec, which nobody else writes to."""
     array = _Unfinished()
     array.memory, array.spec, array.weak = memory, spec, weak
     # 185 ns; with `object.__setattr__` for each field 350, which would add a tenth to a small eager command.
@@ -646,7 +646,7 @@ def new_array(memory: NDArray, spec: TensorSpec, weak: dtypes.Weakness = False) 
 
 
 def settled(x: Any) -> Any:
-    """A value as it is now: an array is copied where somebody else may write to its memory, all else is returned itself."""
+    """Returns a value as it is now: an array is copied where somebody else may write to its memory, all else is returned itself."""
     if isinstance(x, np.ndarray):
         return x.copy() if x.flags.writeable or x.base is not None else x
     if type(x) is not Array or x.is_deleted():
@@ -665,10 +665,10 @@ def settled(x: Any) -> Any:
 
 
 def donated_error(spec: TensorSpec) -> ArgumentTypeError:
-    """The error of any use of an array whose memory was given up.
+    """Returns the error of any use of an array whose memory was given up.
 
     Args:
-        spec: of the array.
+        spec: the array's spec.
     """
     problem = "its memory was given to a compiled function and reused."
     fix = "use the function's result instead, or drop donate_argnums."
@@ -676,7 +676,7 @@ def donated_error(spec: TensorSpec) -> ArgumentTypeError:
 
 
 def _read_only(memory: NDArray) -> NDArray:
-    """The elements, for reading: a view, unless they are so anyway."""
+    """Returns the elements, for reading: a view, unless they are so anyway."""
     if not memory.flags.writeable:
         return memory
     view = memory.view()
@@ -700,7 +700,7 @@ def _one_element(x: ArrayMethods, target: str) -> NDArray:
 def asarray(
     obj: ArrayLike, dtype: DTypeLike | None = None, *, device: object = None, copy: bool | None = None
 ) -> Array:
-    """An nnc array of `obj`: an array, a number or nested lists of them.
+    """Returns an nnc array of `obj`: an array, a number or nested lists of them.
 
     Memory of a NumPy array is shared unless `copy=True` or the dtype changes, so write to it no more.
 
@@ -740,7 +740,7 @@ def asarray(
 
 
 def _place(x: Any, device: Any) -> Any:
-    """An array on a device; None stands for the ambient one. Tracers have no device."""
+    """Returns an array on a device; None stands for the ambient one. Tracers have no device."""
     if device is not None:
         name = find_device(device, "asarray").name
         if not isinstance(x, Array):
@@ -752,7 +752,7 @@ def _place(x: Any, device: Any) -> Any:
 
 
 def _make_array(obj: Any, dtype: Any, copy: bool | None) -> Any:
-    """The array of `asarray`, on the CPU."""
+    """Returns the array of `asarray`, on the CPU."""
     wanted = None if dtype is None else to_dtype(dtype, "asarray")
     x = as_operand(obj, "asarray", "obj", wanted)
     if isinstance(x, Array):
@@ -806,7 +806,7 @@ def _check_range(data: NDArray, wanted: dtypes.DType) -> None:
 
 
 def as_value(x: Any) -> Any:
-    """An array or a tracer for anything a command takes: numbers are wrapped, NumPy arrays, too, on the ambient device."""
+    """Returns an array or a tracer for anything a command takes: numbers are wrapped, NumPy arrays, too, on the ambient device."""
     if hasattr(x, "spec"):
         return x
     if dtypes.is_scalar(x):
@@ -825,7 +825,7 @@ def as_command_operand(x: Any) -> Any:
 
 
 def numpy_error(tracer: Any) -> TraceError:
-    """The error for handing a value that is being differentiated to NumPy."""
+    """Returns the error for handing a value that is being differentiated to NumPy."""
     found = numpy_remedy(tracer) or "the function of the same name in nnc.numpy"
     problem = f"{tracer.shown} is being differentiated; NumPy would lose the derivative."
     fix = f"use {found}, or nnc.stop_gradient(x) where no derivative is wanted."
@@ -833,7 +833,7 @@ def numpy_error(tracer: Any) -> TraceError:
 
 
 def concrete_error(tracer: Any, what: str, fix: str = "") -> TraceError:
-    """The error for asking an abstract tracer for its value."""
+    """Returns the error for asking an abstract tracer for its value."""
     made = f" (made at {tracer.source})" if tracer.source is not None else ""
     problem = f"the value of {tracer.shown}{made} is not known while the function is traced."
     return user_error(TraceError, what, problem, fix=fix or remedy(tracer, what))

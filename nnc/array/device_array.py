@@ -73,7 +73,7 @@ class DeviceArray(Array):
         return self.alive().fetch(self.spec.shape, self.spec.dtype)
 
     def alive(self) -> DeviceMemory:
-        """The memory.
+        """Returns the memory.
 
         Raises:
             ArgumentTypeError: the array was donated to a compiled function.
@@ -95,7 +95,7 @@ class DeviceArray(Array):
         return self.alive().device.name
 
     def to_device(self, device: Any, /, stream: Any = None) -> Array:
-        """The array on another device.
+        """Returns the array on another device.
 
         Args:
             device: as `nnc.devices` lists it.
@@ -121,7 +121,7 @@ class DeviceArray(Array):
         return memory
 
     def as_weak(self, weak: Weakness = True) -> Array:
-        """The same value, taking the dtype of the array it meets, as a Python scalar does.
+        """Returns the same value, taking the dtype of the array it meets, as a Python scalar does.
 
         Args:
             weak: its weakness; False makes it strong.
@@ -132,7 +132,7 @@ class DeviceArray(Array):
         """Waits until the elements are computed.
 
         Raises:
-            NncError: they cannot be computed, since an index was out of range, say.
+            NncError: they cannot be computed, for example since an index was out of range.
         """
         try:
             memory = self.alive()
@@ -191,7 +191,7 @@ class DeviceArray(Array):
 
 
 def new_device_array(memory: DeviceMemory, spec: TensorSpec, weak: Weakness = False) -> DeviceArray:
-    """The array of memory of this spec, which nobody else writes to."""
+    """Returns the array of memory of this spec, which nobody else writes to."""
     array = object.__new__(DeviceArray)
     _set(array, "memory", memory)
     _set(array, "spec", spec)

@@ -79,7 +79,7 @@ class _CopyPlan:
         return cls(Axes(axes.shape, (tuple(source), tuple(target))).ordered(1), word, *starts)
 
     def _turned(self) -> int | None:
-        """The axis along which the source's words are neighbours, where the target's are on the last axis."""
+        """Returns the axis along which the source's words are neighbours, where the target's are on the last axis."""
         (source, target), shape, size = self.axes.strides, self.axes.shape, self.word.itemsize
         if len(shape) < 2 or target[-1] != size or abs(source[-1]) <= size or shape[-1] < 4:
             return None
@@ -95,7 +95,7 @@ class _CopyPlan:
         return int(1 << (shortest.bit_length() - 1))
 
     def split(self) -> tuple[int, int]:
-        """The axis that threads share, and how many parts of it there are."""
+        """Returns the axis that threads share, and how many parts of it there are."""
         if self.turned is None:
             axis = longest(self.axes.shape)
             return axis, self.axes.shape[axis] if axis >= 0 else 1
@@ -139,7 +139,7 @@ class _CopyPlan:
                     code.store(code.offset(target, k * steps[0][1]), vector)
 
     def _tile_at(self, code: Code, pointers: Sequence[str], i: Value, n: int, steps: tuple[int, int]) -> list[str]:
-        """The start of tile `i` of an axis of size `n`."""
+        """Returns the start of tile `i` of an axis of size `n`."""
         first = code.mul(i, code.integer(self.tile))
         if n % self.tile:
             first = code.intrinsic("smin", first, code.integer(n - self.tile))
@@ -150,7 +150,7 @@ class _CopyPlan:
 
 
 def turn(code: Code, vectors: list[Value]) -> list[Value]:
-    """The transpose of a square of registers: in rounds, each of which mixes pairs of vectors (Eklundh, 1972).
+    """Transposes a square of registers in rounds; each round mixes pairs of vectors (Eklundh, 1972).
 
     Processors mix within pieces of 16 bytes, and put such pieces together, in one instruction each. LLVM would look for better ones
     across rounds, which takes it five times as long as all the rest; between floats it is kept from it.

@@ -26,7 +26,7 @@ _RUNS_KEPT = 1024  # of one command; then all are dropped
 
 
 def cpu_compiler() -> Any:
-    """The CPU's compiler; None where LLVM cannot be loaded."""
+    """Returns the CPU's compiler; None where LLVM cannot be loaded."""
     return load_kernels().compiler()
 
 
@@ -100,5 +100,5 @@ class _States(threading.local):
         self._state = make(self._scratch.ctypes.data)
 
     def address(self) -> int:
-        """The address of this thread's state."""
+        """Returns the address of this thread's state."""
         return self._state.address

@@ -32,10 +32,10 @@ _NATIVE = frozenset((*dtypes.SIGNED, *dtypes.UNSIGNED, dtypes.float32, dtypes.fl
 def choose_kernel(
     command: Command, specs: tuple[TensorSpec, ...], params: Params, machine: Target | None = None
 ) -> Kernel:
-    """The best kernel that a backend has on a machine (None: this one's CPU) for these inputs, else the reference's.
+    """Returns the best kernel that a backend has on a machine (None: this one's CPU) for these inputs, else the reference's.
 
     Raises:
-        BackendError: the command has neither kernel nor reference.
+        BackendError: the command has neither a kernel nor a reference.
     """
     return find_kernel(command, specs, params, machine) or reference_kernel(command, specs, params)
 
@@ -43,10 +43,11 @@ def choose_kernel(
 def candidate_kernels(
     command: Command, specs: tuple[TensorSpec, ...], params: Params, machine: Target | None = None
 ) -> list[Kernel]:
-    """A machine's kernels (None: this CPU's) for these inputs, first the one that `choose_kernel` names, last the reference's.
+    """Returns a machine's kernels (None: this CPU's) for these inputs, first the one that `choose_kernel` names, last the
+    reference's.
 
     Raises:
-        BackendError: the command has neither kernel nor reference.
+        BackendError: the command has neither a kernel nor a reference.
     """
     machine = machine or machine_of_device()
     found = [each for each in kernels_for(command, machine) if each.supports(specs, params)]
@@ -58,7 +59,7 @@ def candidate_kernels(
 
 
 def reference_kernel(command: Command, specs: tuple[TensorSpec, ...], params: Params) -> Kernel:
-    """The kernel that runs the reference of `command`, or NumPy's function for it where that writes into its result.
+    """Returns the kernel that runs the reference of `command`, or NumPy's function for it where that writes into its result.
 
     Example:
         >>> out = np.empty(2)

@@ -111,7 +111,7 @@ class Printer:
         self._called[native.name] = native
 
     def native(self, *, inline: bool = False, light: bool = False) -> Native:
-        """The finished kernel; see `Native`."""
+        """Returns the finished kernel; see `Native`."""
         result = self.main.let("load atomic i64, ptr %flag monotonic, align 8") if self._refuses else "0"
         self.main.ret(Value(result, dtypes.int64))
         functions = [*self._functions, self.main]
@@ -124,7 +124,7 @@ class Printer:
 
 
 def longest(shape: Shape) -> int:
-    """The axis of most positions, the first of equal ones; -1 where there is none."""
+    """Returns the axis of most positions, the first of equal ones; -1 where there is none."""
     return shape.index(max(shape)) if shape else -1
 
 
@@ -132,10 +132,10 @@ def longest(shape: Shape) -> int:
 def over(
     code: Code, axes: Axes, pointers: Sequence[str], part: tuple[int, Bound, Bound] | None = None
 ) -> Iterator[list[str]]:
-    """Loops over all positions of `axes`; yields the operands' pointers there.
+    """Loops over all positions of `axes`; yields the operands' pointers at each.
 
     Args:
-        part: (axis, begin, end): which positions of one axis are done; all where None.
+        part: (axis, begin, end): the positions of one axis to visit; None: all.
     """
     with ExitStack() as stack:
         moved = list(pointers)
@@ -199,5 +199,5 @@ def in_blocks(code: Code, begin: Bound, end: Bound, lanes: int, body: Callable[[
 
 
 def grain_of(count: int, nbytes: int, machine: Target) -> int:
-    """The least number of positions for a thread, where `count` of them move so many bytes."""
+    """Returns the least number of positions for a thread, where `count` of them move so many bytes."""
     return max(1, math.ceil(count * machine.threads.moved_part_bytes / max(nbytes, 1)))

@@ -70,7 +70,7 @@ class Product:
         return ("%in1", "%in0") if self.is_turned else ("%in0", "%in1")
 
     def turned(self) -> Product:
-        """The same result as the transpose of yᵀxᵀ."""
+        """Returns the same result as the transpose of yᵀxᵀ."""
         loops, depth = tuple(map(_turn, self.loops)), tuple(map(_turn, self.depth))
         return Product(self.dtype, loops, _turn(self.columns), _turn(self.rows), depth, not self.is_turned)
 
@@ -80,13 +80,13 @@ def _turn(axis: Axis) -> Axis:
 
 
 def product_of(step: Step) -> Product:
-    """The matrix products of a step whose first two inputs are the operands of a `dot`, and whose result has elements."""
+    """Returns the matrix products of a step whose first two inputs are the operands of a `dot`, and whose result has elements."""
     return make_product(step.params, step.inputs[0], step.inputs[1], (step.outputs[0].strides,))
 
 
 def make_product(params: Mapping[str, Any], left: View, right: View, results: Sequence[Strides]) -> Product:
-    """The matrix products of a `dot` with these parameters. `results` are the strides, along the axes of the result, of the result
-    itself and of the `more` tensors that are traversed with it.
+    """Returns the matrix products of a `dot` with these parameters. `results` are the strides, along the axes of the result, of
+    the result itself and of the `more` tensors that are traversed with it.
     """
     (x, shape_x), (y, shape_y) = ((view.strides, view.spec.shape) for view in (left, right))
     contract, batch = params["contract"], params.get("batch", ((), ()))
@@ -120,8 +120,8 @@ def merge_axes(axes: Sequence[Axis]) -> list[Axis]:
 
 
 def _largest(axes: list[Axis], none: Axis) -> tuple[Axis, list[Axis]]:
-    """The axis that stays with the matrices (`none` if there is no axis), and those around them: it is the longest, of equal ones
-    the innermost.
+    """Returns the axis that stays with the matrices (`none` if there is no axis), and those around them: it is the longest, of
+    equal ones the innermost.
     """
     if not axes:
         return none, []
@@ -156,7 +156,7 @@ class Gemm:
 
 
 def gemm_of(product: Product) -> Gemm | None:
-    """The product as BLAS takes it; None where a matrix has no unit stride, or the sum goes over several axes."""
+    """Returns the product as BLAS takes it; None where a matrix has no unit stride, or the sum goes over several axes."""
     if len(product.depth) != 1:
         return None
     for turned in (False, True):

@@ -39,19 +39,19 @@ V = TypeVar("V")
 
 
 class BoundedCache(Generic[K, V]):
-    """The values that were asked for most recently, by key.
+    """A cache of the values that were asked for most recently.
 
-    Threads may share one: an operation of one may miss an entry that another one just added or removed. Where values have sizes,
-    callers hold a lock, so that the sum is right.
+    Threads may share one: an operation may miss an entry that another thread just added or removed. Where values have sizes,
+    callers hold a lock, so that the total is right.
 
     Args:
-        entries: how many values there may be.
-        limit: largest sum of the sizes.
-        size: the size of a value.
+        entries: the largest number of values.
+        limit: the largest sum of sizes.
+        size: returns the size of a value.
 
     Attributes:
-        glance: the value of a key, or None; it does not count as being asked for. The shortest way to ask.
-        total: the present sum of the sizes.
+        glance: returns the value of a key, or None, without counting as a use. It is the fastest way to look a value up.
+        total: the present sum of sizes.
 
     Example:
         >>> from nnc.base.bounded import BoundedCache
@@ -72,7 +72,7 @@ class BoundedCache(Generic[K, V]):
         self.total = 0
 
     def find(self, key: K) -> V | None:
-        """The value of a key, or None; it is then the last to go."""
+        """Returns the value of a key, or None; it is then the last to go."""
         value = self._values.get(key)
         if value is None:
             return None

@@ -27,7 +27,7 @@ def cast_array(x: NDArray | np.generic, dtype: dtypes.DType) -> NDArray:
         dtype: a dtype of nnc.
 
     Returns:
-        An array (a scalar for a scalar) of that dtype.
+        an array (a scalar for a scalar) of that dtype.
 
     Example:
         >>> cast_array(np.array([-1.5, 300, np.nan]), dtypes.uint8)
@@ -38,14 +38,14 @@ def cast_array(x: NDArray | np.generic, dtype: dtypes.DType) -> NDArray:
 
 @lru_cache(maxsize=256)
 def caster(source: dtypes.DType, target: dtypes.DType) -> Callable[[Any], NDArray]:
-    """The function that converts arrays and scalars of one dtype to another."""
+    """Returns the function that converts arrays and scalars of one dtype to another."""
     if not saturates(source, target):
         return lambda x: silently(x.astype, target)
     return partial(_convert_strictly if _is_noticed(source, target) else _convert_limited, target)
 
 
 def _convert_strictly(dtype: dtypes.DType, x: Any) -> NDArray:
-    """The conversion for dtypes of which NumPy notices the numbers that do not fit: others need not be looked for."""
+    """Converts to dtypes for which NumPy itself notices numbers that do not fit, so that none need be searched for."""
     try:
         converted: NDArray = strictly(x.astype, dtype)
     except FloatingPointError:
@@ -75,7 +75,7 @@ def _is_noticed(source: dtypes.DType, target: dtypes.DType) -> bool:
 
 
 def _convert_limited(dtype: dtypes.DType, x: NDArray) -> NDArray:
-    """The conversion of floats to integers, for all numbers."""
+    """Returns the conversion of floats to integers, for all numbers."""
     x = x.astype(dtypes.accumulator(x.dtype), copy=False)
     lower, upper = limits(x.dtype, dtype)
     if not x.size or (lower < x.min() and x.max() < upper):  # False for NaN
@@ -96,7 +96,9 @@ def saturates(source: dtypes.DType, target: dtypes.DType) -> bool:
 
 @lru_cache(maxsize=256)
 def limits(source: dtypes.DType, target: dtypes.DType) -> tuple[Any, Any]:
-    """The largest float below and the smallest above all floats that fit an integer dtype once they are cut off towards 0."""
+    """Returns the largest float below and the smallest above all floats that fit an integer dtype once they are cut off towards
+    0.
+    """
     info = np.iinfo(target)
     with np.errstate(over="ignore"):  # float16 has no number beyond the range of most integers, but infinities
         lower, upper = source.type(info.min - 1), source.type(info.max + 1)

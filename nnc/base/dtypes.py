@@ -78,7 +78,7 @@ class NamedDType:
 
 
 def as_dtype(value: Any) -> DType:
-    """The dtype that `value` names: a dtype, a NumPy scalar type, a Python type or a string.
+    """Returns the dtype that `value` names: a dtype, a NumPy scalar type, a Python type or a string.
 
     Python's `float`, `int` and `complex` name nnc's defaults (float32, int64, complex64).
 
@@ -106,7 +106,7 @@ def as_dtype(value: Any) -> DType:
 
 
 def plain_dtype(value: Any) -> Any:
-    """The dtype of a name of `nnc.numpy`; anything else as it is."""
+    """Returns the dtype of a name of `nnc.numpy`; anything else as it is."""
     return value.dtype if isinstance(value, NamedDType) else value
 
 
@@ -146,27 +146,27 @@ def same_kind(a: DType, b: DType) -> bool:
 
 
 def real_dtype(dtype: DType) -> DType:
-    """The dtype of the real part."""
+    """Returns the dtype of the real part."""
     return _REAL_PARTS.get(dtype, dtype)
 
 
 def complex_dtype(dtype: DType) -> DType:
-    """The complex dtype whose parts hold `dtype`."""
+    """Returns the complex dtype whose parts hold `dtype`."""
     return dtype if is_complex(dtype) else complex128 if dtype == float64 else complex64
 
 
 def accumulator(dtype: DType) -> DType:
-    """The dtype in which sums and products of `dtype` are accumulated: float32 for the 16-bit floats."""
+    """Returns the dtype in which sums and products of `dtype` are accumulated: float32 for the 16-bit floats."""
     return float32 if dtype in _NARROW else dtype
 
 
 def to_float(dtype: DType) -> DType:
-    """The dtype of a function that leaves the integers (division, sqrt …): itself where inexact, else the default float."""
+    """Returns the dtype of a function that leaves the integers (division, sqrt …): itself where inexact, else the default float."""
     return dtype if is_inexact(dtype) else DEFAULT_FLOAT
 
 
 def promote_types(a: DType, b: DType) -> DType:
-    """The dtype that `a` and `b` promote to.
+    """Returns the dtype that `a` and `b` promote to.
 
     Raises:
         TypeError: uint64 with a signed integer, which no integer dtype holds.
@@ -203,12 +203,13 @@ def _promote_integers(a: DType, b: DType) -> DType:
 
 
 def promote_weak(dtype: DType, scalar: bool | int | float | complex) -> DType:
-    """The dtype of an array of `dtype` after it met a Python scalar, which raises only the kind."""
+    """Returns the dtype of an array of `dtype` after it met a Python scalar, which raises only the kind."""
     return raise_kind(dtype, scalar_dtype(scalar))
 
 
 def raise_kind(dtype: DType, weak: DType) -> DType:
-    """The dtype of an array of `dtype` after it met a weak value of dtype `weak`: the array's, unless its kind is lower.
+    """Returns the dtype of an array of `dtype` after it met a weak value of dtype `weak`: the array's, unless its kind is
+    lower.
 
     Example:
         >>> raise_kind(float32, float64).name, raise_kind(float32, complex128).name, raise_kind(int32, float64).name
@@ -237,7 +238,7 @@ def plain_number(value: Any) -> Any:
 
 
 class Weak(Enum):
-    """The weakness of floats that come from Python numbers alone, where `True` is that of all other weak values."""
+    """The weakness of floats that come only from Python numbers; all other weak values have the weakness `True`."""
 
     NUMBER = "number"
 
@@ -249,7 +250,7 @@ Weakness = bool | Weak  # whether a value takes the dtype of the arrays that it 
 
 
 def joint_weakness(values: Iterable[tuple[DType, Weakness]]) -> Weakness:
-    """The weakness of a value that is one of several, by their dtypes in memory: a branch's result, a carry.
+    """Returns the weakness of a value that is one of several, by their dtypes in memory: a branch's result, a carry.
 
     Example:
         >>> joint_weakness([(float64, NUMBER), (float32, True)]) is NUMBER, joint_weakness([(float64, True), (float64, NUMBER)])
@@ -263,7 +264,7 @@ def joint_weakness(values: Iterable[tuple[DType, Weakness]]) -> Weakness:
 
 
 def shown_dtype(dtype: DType, weak: Weakness) -> DType:
-    """The dtype that a value of `dtype` in memory shows.
+    """Returns the dtype that a value of `dtype` in memory shows.
 
     Example:
         >>> shown_dtype(float64, NUMBER).name, shown_dtype(float64, True).name
@@ -273,7 +274,8 @@ def shown_dtype(dtype: DType, weak: Weakness) -> DType:
 
 
 def exact_dtype(scalar: bool | int | float | complex) -> DType:
-    """The dtype of a Python scalar in memory, which holds all of its digits; that of an integer beyond 64 bits is int64.
+    """Returns the dtype of a Python scalar in memory, which holds all of its digits; that of an integer beyond 64 bits is
+    int64.
 
     Example:
         >>> exact_dtype(0.5).name, exact_dtype(2**63).name
@@ -283,12 +285,12 @@ def exact_dtype(scalar: bool | int | float | complex) -> DType:
 
 
 def weakness_of(scalar: bool | int | float | complex) -> Weakness:
-    """The weakness of a Python scalar."""
+    """Returns the weakness of a Python scalar."""
     return True if isinstance(scalar, int) else NUMBER
 
 
 def scalar_dtype(scalar: bool | int | float | complex) -> DType:
-    """The dtype of a Python scalar that meets no array.
+    """Returns the dtype of a Python scalar that meets no array.
 
     Example:
         >>> scalar_dtype(3).name, scalar_dtype(0.5).name

@@ -59,15 +59,15 @@ class Folder:
     descriptor: int | None  # None where the system opens no folders
 
     def open(self, name: str, flags: int, mode: int = _PRIVATE_FILE) -> int:
-        """A descriptor of a file in the folder."""
+        """Returns a descriptor of a file in the folder."""
         return os.open(self._place(name), flags | _FILE, mode, dir_fd=self.descriptor)
 
     def read(self, name: str) -> bytes:
-        """The content of a file.
+        """Returns the content of a file.
 
         Raises:
             ExposedError: somebody else can write to it.
-            OSError: there is no such file, or it is none.
+            OSError: there is no such file, or it is no regular file.
         """
         descriptor = self.open(name, os.O_RDONLY | _AT_ONCE)
         try:
@@ -102,7 +102,7 @@ class Folder:
             raise
 
     def _make_part(self, name: str, mode: int) -> tuple[str, int]:
-        """A new file beside a place, which is locked."""
+        """Returns a new file beside a place, which is locked."""
         while True:
             part = f".{name[:_NAME]}.{os.urandom(4).hex()}.part"
             descriptor = self.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
@@ -135,7 +135,7 @@ class Folder:
                     os.close(descriptor)
 
     def names(self) -> list[str]:
-        """The names of all that is in the folder."""
+        """Returns the names of all that is in the folder."""
         return os.listdir(self.path if self.descriptor is None else self.descriptor)
 
     def facts(self, name: str) -> os.stat_result:
@@ -156,12 +156,13 @@ class Folder:
 
 @contextmanager
 def private_folder(path: str, below: Sequence[str] = (), *, make: bool = False) -> Iterator[Folder]:
-    """A block in which a folder is open that, as those on the way to it, belongs to this user and to which nobody else can write.
+    """Opens a folder for the duration of a block. The folder, and those on the way to it, must belong to this user, and nobody
+    else may be able to write to them.
 
     Args:
-        path: the first of the folders that are looked at.
-        below: names of the folders from there on, each within the one before.
-        make: makes the folders that are missing; nobody else can look into them.
+        path: the first folder to check.
+        below: the names of the folders from there on, each within the one before.
+        make: whether missing folders are made; nobody else can look into them.
 
     Raises:
         ExposedError: somebody else can write to one of them.
@@ -197,7 +198,7 @@ def check_private(descriptor: int, path: str) -> None:
     """Checks that an open file or folder belongs to this user, and that nobody else can write to it.
 
     Raises:
-        ExposedError: it does not, or somebody can.
+        ExposedError: it belongs to somebody else, or somebody else can write to it.
     """
     if not _HAS_OWNERS:  # Windows: folders of a user's profile inherit private permissions
         return
@@ -221,7 +222,7 @@ def _make_folder(path: str) -> None:
 
 
 def _lock(descriptor: int) -> bool:
-    """Locks a file for as long as it is open; returns whether nobody else has locked it.
+    """Locks a file for as long as it is open; returns False where another process holds the lock.
 
     Raises:
         OSError: the file system has no locks.

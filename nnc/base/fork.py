@@ -36,13 +36,13 @@ _PACKAGES = frozenset({"nnc", "numpy", "ml_dtypes", "optree", "llvmlite", "safet
 
 
 def undisturbed(function: Callable[[], T]) -> T:
-    """Runs a function, which starts threads, where no signal's handler interrupts it, and returns its result.
+    """Runs a function that starts threads where no signal handler can interrupt it, and returns its result.
 
-    `Thread.start` is not whole where a handler raises in between: it forgets the thread twice, which raises a KeyError instead, or
-    the thread dies of it. Handlers run in the main thread alone, so another one runs the function.
+    `Thread.start` breaks if a handler raises within it: it forgets the thread twice, which raises a KeyError, or the thread
+    dies. Handlers run in the main thread only, so another thread runs the function.
 
     Args:
-        function: takes nothing; its errors are raised here.
+        function: takes no arguments; the errors that it raises are raised here.
 
     Raises:
         RuntimeError: the system gives no more threads, or the interpreter ends.
@@ -77,12 +77,12 @@ _OWNERS: WeakSet[Any] = WeakSet()
 
 
 def new_lock() -> threading.Lock:
-    """A lock that is free in a forked process. No code of the user's may run while it is held."""
+    """Returns a lock that is free in a forked process. No code of the user's may run while it is held."""
     return _known(threading.Lock())
 
 
 def new_rlock() -> Any:
-    """A lock that its thread may take again. In a forked process it is free, unless the thread that forked holds it."""
+    """Returns a lock that its thread may take again. In a forked process it is free, unless the thread that forked holds it."""
     return _known(threading.RLock())
 
 

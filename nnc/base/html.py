@@ -23,22 +23,15 @@ _NOT_A_NUMBER = (120, 120, 120)
 
 
 def show_text(title: str, text: str) -> str:
-    """A title above text in columns.
-
-    Args:
-        title: one line.
-        text: lines.
-    """
+    """Shows a title above text in columns."""
     return f"<div><b>{html.escape(title)}</b><pre>{html.escape(text)}</pre></div>"
 
 
 def show_array(title: str, values: np.ndarray[Any, Any], text: str) -> str:
-    """A title, a picture of the elements and their text.
+    """Shows a title, a picture of the elements and their text.
 
     Args:
-        title: one line.
-        values: of the array.
-        text: the elements.
+        text: the elements as text.
     """
     picture = draw(values)
     return f"<div><b>{html.escape(title)}</b>{'' if picture is None else picture}<pre>{html.escape(text)}</pre></div>"
@@ -46,22 +39,16 @@ def show_array(title: str, values: np.ndarray[Any, Any], text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A line of a tree, and the lines below it.
-
-    Args:
-        text: one line.
-        parts: below it, none of a leaf.
-    """
+    """A line of a tree, and the branches below it."""
 
     text: str
     parts: Sequence[Branch] = ()
 
 
 def show_tree(root: Branch, depth: int = 1) -> str:
-    """A tree whose branches open and close with a click.
+    """Shows a tree whose branches open and close with a click; the root's line is the title.
 
     Args:
-        root: its first line is the title.
         depth: how many levels of branches are open at first.
     """
     return f'<div style="font-family:monospace">{_branch(root, depth)}</div>'
@@ -77,11 +64,11 @@ def _branch(branch: Branch, depth: int) -> str:
 
 
 def draw(values: np.ndarray[Any, Any]) -> str | None:
-    """The elements as colours, blue below 0 and red above it: of a matrix, of a vector as one row, else of the first matrix. None
-    for arrays of few elements, and of other things than real numbers.
+    """Draws the elements as colours, blue below 0 and red above it: those of a matrix, of a vector as one row, else of the
+    first matrix. Returns None for arrays with few elements, and for other dtypes than real numbers.
 
     Args:
-        values: of any shape.
+        values: an array of any shape.
     """
     if values.size < 4 or values.ndim == 0 or values.dtype.kind in "cOSU":
         return None
@@ -101,7 +88,7 @@ def draw(values: np.ndarray[Any, Any]) -> str | None:
 
 
 def _png(colours: np.ndarray[Any, Any]) -> bytes:
-    """A PNG of red, green and blue bytes (rows, columns, 3)."""
+    """Returns a PNG of red, green and blue bytes (rows, columns, 3)."""
     rows, columns, _ = colours.shape
     lines = b"".join(b"\0" + line.tobytes() for line in colours)  # each begins with the number of its filter: none
 
@@ -117,7 +104,7 @@ def _png(colours: np.ndarray[Any, Any]) -> bytes:
 
 
 def format_bytes(nbytes: int) -> str:
-    """A number of bytes for people."""
+    """Returns a number of bytes for people."""
     value, unit = float(nbytes), 0
     while value >= 1024 and unit < 6:
         value, unit = value / 1024, unit + 1

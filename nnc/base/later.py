@@ -9,11 +9,10 @@ from typing import Any
 
 
 def later(module: str, name: str) -> Callable[..., Any]:
-    """Returns a function that calls one of a module, which is imported at the first call.
+    """Returns a function that calls a function, or a class, of a module that is imported at the first call.
 
     Args:
         module: a file of the caller's own package, `f"{__package__}.file"`. Only `nnc/compiled/targets.py` names other rooms.
-        name: of the function, or of a class.
 
     Example:
         >>> later("math", "sqrt")(4)

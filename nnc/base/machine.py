@@ -37,7 +37,7 @@ _DESCRIPTION = ".dist-info"  # how the names of folders end that describe distri
 
 
 def version_of(*distributions: str) -> str:
-    """The version of the first distribution that is installed, or "absent"."""
+    """Returns the version of the first distribution that is installed, or "absent"."""
     for name in distributions:
         listed = _listed_version(name)
         if listed:
@@ -52,14 +52,14 @@ def version_of(*distributions: str) -> str:
 
 
 def library_versions() -> dict[str, str]:
-    """The versions of the libraries on which programs and measurements depend. None is loaded for it."""
+    """Returns the versions of the libraries on which programs and measurements depend. None is loaded for it."""
     loaded = {"numpy": np.__version__, "ml_dtypes": ml_dtypes.__version__}
     return loaded | {name: version_of(name) for name in _LIBRARIES}
 
 
 def gpu_library_versions() -> dict[str, str]:
-    """The versions of the libraries on which programs for NVIDIA's GPUs depend beside the others. None is loaded for it, so a
-    library that no package brought is "absent".
+    """Returns the versions of the libraries on which programs for NVIDIA's GPUs depend beside the others. None is loaded for
+    it, so a library that no package brought is "absent".
     """
     return {
         name: version_of(*names) for name, names in (("cupy", CUPY), ("cuBLASLt", CUBLAS), ("nvJitLink", _NVJITLINK))
@@ -67,8 +67,8 @@ def gpu_library_versions() -> dict[str, str]:
 
 
 def _listed_version(distribution: str) -> str:
-    """The version in the name of the folder that describes a distribution, which is found five times sooner than `metadata` finds
-    it; nothing where it is described in another way.
+    """Returns the version in the name of the folder that describes a distribution, which is found five times sooner than
+    `metadata` finds it; nothing where it is described in another way.
     """
     wanted = _normalized(distribution)
     for folder in sys.path:
@@ -89,11 +89,11 @@ def _normalized(distribution: str) -> str:
 
 
 def processor(cpuinfo: Path, cpu: str | None = None) -> dict[str, str]:
-    """Model, cores, usable threads and vector units.
+    """Finds the model, the cores, the usable threads and the vector units.
 
     Args:
         cpuinfo: Linux's file, which may be missing.
-        cpu: the processor of `CPUS` for which code is made: units that it lacks are left out; None: this one.
+        cpu: the processor of `CPUS` for which code is made: units that it lacks are left out; None: this processor.
     """
     rows = [line.partition(":") for line in read_text(cpuinfo).splitlines()]
     known = {name.strip(): value.strip() for name, _, value in rows if value.strip()}
@@ -112,12 +112,12 @@ def processor(cpuinfo: Path, cpu: str | None = None) -> dict[str, str]:
 
 
 def values_of(rows: list[tuple[str, str, str]], wanted: str) -> list[str]:
-    """The values that stand under a name in rows (name, separator, value), as many as there are."""
+    """Returns the values that stand under a name in rows (name, separator, value), as many as there are."""
     return [value.strip() for name, _, value in rows if name.strip() == wanted]
 
 
 def usable_threads() -> int:
-    """The number of hardware threads that the process may use."""
+    """Returns the number of hardware threads that the process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -130,13 +130,13 @@ def available_memory(meminfo: Path = Path("/proc/meminfo")) -> int | None:
 
 
 def memory_left(root: Path = Path("/")) -> int | None:
-    """Bytes that the control groups of this process still allow, such as a container's limit; None where there is no limit.
+    """Returns the bytes that the control groups of this process still allow, such as a container's limit; None: no limit.
 
-    The system gives memory beyond the limit, and ends the process when it is written to. A group's copies of
-    files count as free: the system drops them first.
+    The system gives memory beyond the limit, but ends the process when it writes there. A group's copies of files count as
+    free: the system drops them first.
 
     Args:
-        root: of the file system.
+        root: the root of the file system.
     """
     found: list[int] = []
     bases: tuple[str, ...]
@@ -167,7 +167,7 @@ def _left_in(group: Path, limit: str, usage: str, prefix: str) -> int | None:
 
 
 def check_memory(nbytes: int) -> None:
-    """Looks, before memory of this size is taken, whether the process may have it. Small memory is not looked at.
+    """Checks that the process may allocate this much memory. Small sizes are not checked.
 
     Raises:
         MemoryError: the control groups do not allow it.
@@ -189,7 +189,7 @@ def numpy_blas() -> str:
 
 
 def read_text(path: Path) -> str:
-    """The text of a file; empty where it cannot be read."""
+    """Returns the text of a file; empty where it cannot be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -43,29 +43,30 @@ class Options:
 
     Attributes:
         device: the name of the device on which the program runs.
-        verify_passes: the graph is checked after every pass, and the memory plan once more (environment: NNC_VERIFY).
-        memory_budget: the largest number of bytes that a call may allocate (NNC_MEMORY_BUDGET); None: any.
-        streams: how many streams the schedule may use, "auto" or a number.
+        verify_passes: whether the graph is checked after every pass, and the memory plan once more (environment: NNC_VERIFY).
+        memory_budget: the largest number of bytes that a call may allocate (NNC_MEMORY_BUDGET); None: any number.
+        streams: the largest number of streams of a schedule; "auto": nnc chooses.
         donated: the inputs that the program may overwrite, by position.
-        check_finite: every result is searched for NaN and infinities (`nnc.debug.check_finite`).
-        guard: steps run one by one on memory with red zones and poison, which is checked after each
-            (NNC_GUARD; nnc.run.guard).
+        check_finite: whether every result is searched for NaN and infinities (`nnc.debug.check_finite`).
+        guard: whether steps run one by one on memory with red zones and poison, which is checked after each (NNC_GUARD;
+            nnc.run.guard).
         allocator: how memory is planned (NNC_ALLOCATOR): "portfolio" is best; "article" and "article-size" are the published
             algorithm of libnnc and its variant that takes large tensors first, for comparisons.
-        autotune: several kernels of a step are measured, and the fastest is taken.
+        autotune: whether several kernels of a step are measured, and the fastest is taken.
         cache_folder: where such findings, compiled kernels and lowered programs are kept (NNC_CACHE_DIR, else a folder in the
             user's cache); None: nowhere.
         kernel_threads: how many threads a kernel takes by itself (OPENBLAS_NUM_THREADS, MKL_NUM_THREADS or OMP_NUM_THREADS, which
             tell NumPy's BLAS); None: all.
-        native: programs become machine code (NNC_NATIVE=0: they run step by step from Python, with the same results).
-        compact: kernels are fused only where that keeps nothing in memory for longer, as plans do by themselves where a budget
-            demands it.
-        contract: products that are only added are rounded once, with their sum.
-        flush_denormals: denormal numbers count as 0; None: in steps that compute nothing in float64. LAPACK keeps them.
-        precision: of products of float32 on graphics processors (NNC_PRECISION): "float32", or the faster "tf32" (10 bits of
-            mantissa) and "bfloat16" (7 bits), which add up in float32. The CPU computes all in float32.
+        native: whether programs become machine code (NNC_NATIVE=0: they run step by step from Python, with the same results).
+        compact: whether kernels are fused only where that keeps nothing in memory for longer, as plans do by themselves where a
+            budget demands it.
+        contract: whether products that are only added are rounded once, with their sum.
+        flush_denormals: whether denormal numbers count as 0; None: in steps that compute nothing in float64. LAPACK keeps them.
+        precision: the precision of products of float32 on graphics processors (NNC_PRECISION): "float32", or the faster "tf32"
+            (10 bits of mantissa) and "bfloat16" (7 bits), which add up in float32. The CPU computes all in float32.
         machine: the figures by which lowering and kernels choose; None: those of the device.
-        keeps: inputs whose packed forms, taken out by the pass `keep_packed`, the caller of the program keeps between calls.
+        keeps: the inputs whose packed forms, taken out by the pass `keep_packed`, the caller of the program keeps between
+            calls.
 
     Example:
         >>> Options(memory_budget=parse_bytes("2GiB")).memory_budget
@@ -97,10 +98,10 @@ class Options:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Options:
-        """The options that the environment asks for, the defaults elsewhere.
+        """Reads the options from the environment; the others have their defaults.
 
         Args:
-            environment: the variables, by default the process's.
+            environment: the variables; by default those of the process.
 
         Raises:
             ArgumentError: a variable has a value that cannot be read.
@@ -147,7 +148,7 @@ def variable_set(name: str, value: str, unless: Collection[str] = ()) -> Iterato
 
 
 def chosen_cpu(cpuinfo: Path = Path("/proc/cpuinfo")) -> str | None:
-    """The processor that the CPU's code is made for, by LLVM's name (NNC_CPU); None: this one, also named "native".
+    """Returns LLVM's name of the processor that the CPU's code is made for (NNC_CPU); None: this one, also named "native".
 
     Args:
         cpuinfo: Linux's description of this processor.
@@ -177,7 +178,7 @@ def wants_full_tracebacks() -> bool:
 
 
 def collective_timeout() -> float:
-    """The seconds that a process waits in a collective for others (NNC_COLLECTIVE_TIMEOUT); 0: for ever.
+    """Returns the seconds that a process waits in a collective for others (NNC_COLLECTIVE_TIMEOUT); 0: for ever.
 
     Raises:
         ArgumentError: the environment has no such number.
@@ -213,11 +214,11 @@ def started_by_mpi() -> bool:
 
 
 def parse_bytes(value: int | str, where: str = "memory_budget") -> int:
-    """A number of bytes: an int, or a text such as "2GiB", "500 MB" or "1.5k" (kB are 1000 bytes, KiB are 1024).
+    """Parses a number of bytes: an int, or a text such as "2GiB", "500 MB" or "1.5k" (kB are 1000 bytes, KiB are 1024).
 
     Raises:
         ArgumentError: the text is no number of bytes, or it is negative.
-        ArgumentTypeError: no int or string.
+        ArgumentTypeError: the value is no int or string.
 
     Example:
         >>> parse_bytes("1.5 KiB"), parse_bytes(10), parse_bytes("2MB")
@@ -239,7 +240,7 @@ def parse_bytes(value: int | str, where: str = "memory_budget") -> int:
 
 
 def check_allocator(name: str, where: str) -> Allocator:
-    """The name of a memory planner, as it is.
+    """Checks the name of a memory planner, and returns it.
 
     Raises:
         ArgumentError: there is no such planner.
@@ -256,7 +257,7 @@ def check_allocator(name: str, where: str) -> Allocator:
 
 
 def check_precision(name: str, where: str) -> Precision:
-    """The name of a precision, as it is.
+    """Checks the name of a precision, and returns it.
 
     Raises:
         ArgumentError: there is no such precision.
@@ -273,7 +274,7 @@ def check_precision(name: str, where: str) -> Precision:
 
 
 def _cache_folder(variables: Mapping[str, str]) -> Path | None:
-    """The folder that the environment names, else where the system keeps caches of the user."""
+    """Returns the folder that the environment names, else where the system keeps caches of the user."""
     if variables.get("NNC_CACHE_DIR"):
         return Path(variables["NNC_CACHE_DIR"])
     if sys.platform == "win32":
@@ -287,7 +288,9 @@ def _cache_folder(variables: Mapping[str, str]) -> Path | None:
 
 
 def _kernel_threads(variables: Mapping[str, str]) -> int | None:
-    """The first number that the variables of the usual libraries give; those read them by themselves, so nothing is refused."""
+    """Returns the first number that the variables of the usual libraries give; those read them by themselves, so nothing is
+    refused.
+    """
     for name in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"):
         match = re.match(r"\s*([1-9]\d*)", variables.get(name, ""))
         if match is not None:

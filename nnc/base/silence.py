@@ -46,7 +46,7 @@ def silently(function: Callable[..., Any], *args: Any) -> Any:
 
 
 def strictly(function: Callable[..., Any], *args: Any) -> Any:
-    """`function(*args)` without warnings of NumPy; the function must be one of NumPy's.
+    """Calls `function(*args)` without NumPy's warnings; the function must be one of NumPy's.
 
     Raises:
         FloatingPointError: an operation is invalid, such as a conversion of NaN to an integer.

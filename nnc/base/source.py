@@ -50,7 +50,7 @@ class SourceLine:
         return f"{short_path(self.file)}:{self.line} in {self.function}"
 
     def describe(self) -> str:
-        """The place and, where it can be read, the line."""
+        """Returns the place and, where it can be read, the line."""
         return f"{self}:   {self.text}" if self.text else str(self)
 
 
@@ -89,7 +89,7 @@ def is_ours(frame: FrameType) -> bool:
 
 
 def user_source() -> SourceLine | None:
-    """The user's line on the present call stack; None at top level of an embedded interpreter."""
+    """Returns the user's line on the present call stack; None at top level of an embedded interpreter."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and is_installed(frame.f_code.co_filename):  # each command of a trace runs this
         frame = frame.f_back
@@ -99,7 +99,7 @@ def user_source() -> SourceLine | None:
 
 
 def user_frame(innermost: FrameType) -> FrameType | None:
-    """The user's frame among a frame and its callers."""
+    """Returns the user's frame among a frame and its callers."""
     frame: FrameType | None = innermost
     installed = None
     while frame is not None:

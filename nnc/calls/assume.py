@@ -31,7 +31,7 @@ class Range(NamedTuple):
 
 
 class Assumptions:
-    """The mode in which a function is traced for calls whose numbers are usual; it notes which must lie in which range."""
+    """The mode that traces a function for calls with usual numbers; it notes the range in which each number must lie."""
 
     def __init__(self) -> None:
         self.numbers: list[Any] = []

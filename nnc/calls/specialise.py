@@ -63,7 +63,7 @@ class CallTable:
     counts: dict[Key, float] = field(default_factory=dict)
 
     def is_due(self, key: Key, threshold: int) -> bool:
-        """Counts a call; whether more than `threshold` were alike, so that it is to be specialised."""
+        """Counts a call; returns whether more than `threshold` calls of this kind were made, so that it is to be specialised."""
         if self.version != REGISTRY.version:
             self.calls.clear()
             self.version, self.counts = REGISTRY.version, {}
@@ -104,12 +104,12 @@ def set_layers(**layers: Any) -> None:
 
 
 def specialised(operands: int) -> Callable[[F], F]:
-    """Lets calls of a function be answered by specialised calls.
+    """Answers calls of a function by specialised calls.
 
-    The function must be pure, one of the specs of its arrays and of its settings alone, and return one array.
+    The function must be pure, depend only on the specs of its arrays and on its settings, and return one array.
 
     Args:
-        operands: how many arguments, from the first, are arrays, numbers or lists of arrays; others are arrays or settings.
+        operands: how many of the first arguments are arrays, numbers or lists of arrays; the others are arrays or settings.
 
     Example:
         >>> @specialised(1)
@@ -173,7 +173,7 @@ Site = tuple[Key, list[Any], Any, tuple[Any, ...]]  # a call's key, its operands
 
 
 def _site_of(args: tuple[Any, ...], kwargs: dict[str, Any], operands: int) -> Site | None:
-    """The key of a call and its operands; None where an operand is of a kind for which there are no keys, and where the
+    """Returns the key of a call and its operands; None where an operand is of a kind for which there are no keys, and where the
     result's device is named.
     """
     key: list[Any] = []
@@ -249,12 +249,13 @@ def _run_where_arguments_are(function: Function, args: tuple[Any, ...], kwargs: 
 
 
 def specialised_in_traces(function: F, *, may_capture: bool = False) -> F:
-    """`function`, whose calls are answered by specialised ones while something is staged, and only then.
+    """Wraps `function`: while something is staged, and only then, specialised calls answer its calls.
 
-    It must be pure, and one of the specs of its arrays and of its settings alone. It returns a value, None, or a tuple of these.
+    The function must be pure, and depend only on the specs of its arrays and on its settings. It returns a value, None, or a
+    tuple of these.
 
     Args:
-        may_capture: it is a function that is made anew for each use within a trace, and may close over values of the trace.
+        may_capture: whether the function is made anew for each use within a trace, and may capture values of the trace.
     """
 
     @functools.wraps(function)
@@ -285,8 +286,8 @@ def _weak_array(x: Any) -> Any:
 
 
 def exact_setting(value: Any) -> Any:
-    """A setting as part of a key: equal only to settings that no function can tell apart (so 1, 1.0 and True differ, and 0.0 and
-    -0.0).
+    """Returns a setting as part of a key: equal only to settings that no function can tell apart (so 1, 1.0 and True differ,
+    and 0.0 and -0.0).
     """
     kind = type(value)
     if kind in _EXACT:

@@ -1,4 +1,6 @@
-"""Keyword arguments that a function does not have: the error names the spelling that nnc uses. And flags that are none."""
+"""Keyword arguments that a function does not have: the error names the spelling that nnc uses. Also checks arguments that must
+be booleans.
+"""
 
 from __future__ import annotations
 
@@ -100,12 +102,13 @@ _NUMPY_DEFAULTS = {"out": None, "dtype": None, "order": "C"}  # passed on by np.
 
 
 def spelled(function: F) -> F:
-    """Makes unknown keyword arguments of `function` raise with the spelling that it takes, and flags that are no bool.
+    """Checks the keyword arguments of `function`: an unknown one raises an error with the right spelling, as does a flag that
+    is no bool.
 
-    Where the function has an argument `device`, its result is made there.
+    If the function has an argument `device`, its result is made on that device.
 
     Raises:
-        ArgumentTypeError: (when called) there is no such argument, or one that is annotated as a bool is something else.
+        ArgumentTypeError: (in calls) there is no such argument, or one that is annotated as a bool is something else.
 
     Example:
         >>> @spelled
@@ -165,7 +168,7 @@ def spelled(function: F) -> F:
 
 
 def _on_device(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    """The array that a function returns, made on the device that its argument `device` names."""
+    """Returns the array that a function returns, made on the device that its argument `device` names."""
     device = find_device(kwargs["device"], function.__name__)
     check_program(device.name, function.__name__)
     with set_context(device=interpreter_of(device)):
@@ -177,7 +180,7 @@ def check_flag(value: Any, where: str, name: str) -> None:
     """Raises unless `value` is a single truth value: a bool, an integer, a 0-d array, or None for no.
 
     Raises:
-        ArgumentTypeError: it is something else.
+        ArgumentTypeError: the value is something else.
     """
     shape = getattr(value, "shape", None)
     if (shape is None and (value is None or isinstance(value, int))) or shape == ():
@@ -189,7 +192,9 @@ def check_flag(value: Any, where: str, name: str) -> None:
 
 
 def unknown_argument(where: str, name: str, known: list[str], placed: Sequence[str] = ()) -> ArgumentTypeError:
-    """The error for an argument `name` of a function whose arguments are `known`; those `placed` have no name for callers."""
+    """Returns the error for an argument `name` of a function whose arguments are `known`; those `placed` have no name for
+    callers.
+    """
     meant, form = SPELLINGS.get(name, ((), ""))
     there = [word for word in meant if word in known]
     if there:

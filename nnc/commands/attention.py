@@ -2,13 +2,14 @@
 
     s[t, j] = scale · q[t] · k[j] + bias[t, j]    w = softmax over allowed j of s    out[t] = sum over j of w[t, j] · v[j]
 
-for each head. The second output holds log(sum over allowed j of exp(s[t, j])) of each row, -inf where nothing is allowed, of which
-the others compute weights anew, some rows at a time (Rabe and Staats, 2021; Dao et al., "FlashAttention", 2022).
+for each head. The second output holds log(sum over allowed j of exp(s[t, j])) of each row, -inf where nothing is allowed. From
+it, the other commands compute the weights again, some rows at a time (Rabe and Staats, 2021; Dao et al., "FlashAttention",
+2022).
 
-q, out: (…, T, heads, features); k, v: (…, S, heads or a divisor of it, features), of which neighbouring heads of q share one. A
-bias and masks have as many axes as the scores (…, heads, T, S), each of their size or 1. `reach`: how far an allowed key may
-stand before its query and behind it, None for any distance. 16-bit floats are computed in float32. A value that is not finite
-spoils the queries that may attend to it, and perhaps others.
+q, out: (…, T, heads, features); k, v: (…, S, heads or a divisor of it, features); neighbouring heads of q share one of these
+heads. A bias and masks have as many axes as the scores (…, heads, T, S), each of their size or 1. `reach`: how far an allowed
+key may stand before its query and behind it, None for any distance. 16-bit floats are computed in float32. A value that is not
+finite spoils the queries that may attend to it, and perhaps others.
 """
 
 from __future__ import annotations
@@ -163,7 +164,7 @@ class _Blocks:
         return np.where(self.allowed(rows), scores, scores.dtype.type(-np.inf))
 
     def allowed(self, rows: slice) -> NDArray:
-        """The mask of the block: True where a query attends to a key."""
+        """Returns the mask of the block: True where a query attends to a key."""
         key = _count(self.k, self.k.shape[-2])
         query = (_count(self.k, rows.stop - rows.start) + rows.start)[:, None]
         before, after = self.reach
@@ -191,7 +192,9 @@ class _Blocks:
         return found
 
     def group_sum(self, x: NDArray) -> NDArray:
-        """The sum of the contributions of the heads of q to the head of k that they share; heads are behind tokens again."""
+        """Returns the sum of the contributions of the heads of q to the head of k that they share; heads are behind tokens
+        again.
+        """
         *batch, heads, tokens, n = x.shape
         shape = (*batch, self.heads, heads // max(1, self.heads), tokens, n)
         total: NDArray = x.reshape(shape).sum(-3)
@@ -199,7 +202,7 @@ class _Blocks:
 
 
 def _count(like: NDArray, n: int) -> NDArray:
-    """The numbers from 0 to n - 1, as an array beside another one."""
+    """Returns the numbers from 0 to n - 1, as an array beside another one."""
     return np.cumsum(np.ones_like(like, np.int64, shape=(n,))) - 1
 
 
@@ -308,7 +311,7 @@ def _weights(
 
 
 def _query_axes(rest: Sequence[Value], biased: bool) -> list[int | None]:
-    """The axes of queries in q, k, v, the extras, the output and the logarithms; None where there is none."""
+    """Returns the axes of queries in q, k, v, the extras, the output and the logarithms; None where there is none."""
     x = Operands.of(rest[:-2], biased)
     extras = [None if y.shape[-2] == 1 else -2 for y in ([x.bias] if biased else []) + [*x.masks]]
     return [-3, None, None, *extras, -3, -1]
@@ -354,7 +357,9 @@ def _bias_gradient(cotangents: Sequence[Value], rest: Sequence[Value], **params:
 
 
 def _gradient_of_shared_bias(cotangents: Sequence[Value], rest: Sequence[Value], **params: Any) -> Value:
-    """The gradient of a bias that all keys share: it moves no weight, but the logarithms of queries that attend to any key."""
+    """Returns the gradient of a bias that all keys share: it moves no weight, but the logarithms of queries that attend to any
+    key.
+    """
     bias, logarithm = rest[BIAS].spec, rest[-1]
     nothing = ew.equal(logarithm, constants.full_like(logarithm, -math.inf))
     moved = ew.select(nothing, constants.full_like(logarithm, 0), cotangents[1])
@@ -430,7 +435,9 @@ def _by_blocks(
     formula: Callable[[Sequence[Moving], Value | None], list[Part]], operands: Sequence[Value], axes: Sequence[int | None],
     x: Operands,
 ) -> list[Value]:  # fmt: skip
-    """The results of a formula, for so many queries at a time that their scores take no more memory than `_SCORES` bytes."""
+    """Returns the results of a formula, for so many queries at a time that their scores take no more memory than `_SCORES`
+    bytes.
+    """
     of_one_query = math.prod(x.shape) // x.shape[-2] * dtypes.accumulator(x.q.dtype).itemsize
     moving = [Moving(value, None) for value in operands]
     return [y for y in by_queries(formula, moving, axes, max(QUERIES, _SCORES // of_one_query)) if y is not None]
@@ -458,7 +465,7 @@ def _batch(size: int, operands: tuple[Value, ...], batched: tuple[bool, ...], *,
 
 
 def _batch_around(name: str, first: Callable[[tuple[int, ...]], int]) -> BatchRule:
-    """The rule of a command with `first(wrt)` operands before attention's, and attention's two results behind them."""
+    """Returns the rule of a command with `first(wrt)` operands before attention's, and attention's two results behind them."""
 
     def rule(
         size: int, operands: tuple[Value, ...], batched: tuple[bool, ...], *, wrt: tuple[int, ...], biased: bool,

@@ -24,13 +24,12 @@ Formula = Callable[[Sequence[Moving], Value | None], list[Part]]
 def by_queries(
     formula: Formula, operands: Sequence[Moving], axes: Sequence[int | None], queries: int | None = None
 ) -> list[Value | None]:
-    """The results of a formula for all queries.
+    """Computes a formula for all queries, block by block.
 
     Args:
-        formula: `(operands, number of the first query) -> parts`; it calls commands alone.
-        operands: of the formula.
-        axes: where queries stand in each operand, counted from the end; None where they do not.
-        queries: of a block, about; by default `QUERIES`.
+        formula: `(operands, number of the first query) -> parts`; it calls only commands.
+        axes: the axis of queries in each operand, counted from the end; None where it has none.
+        queries: queries of a block, about; by default `QUERIES`.
     """
     queries = QUERIES if queries is None else queries
     count = next(x.shape[axis] for x, axis in zip(operands, axes, strict=True) if axis is not None)
@@ -40,7 +39,7 @@ def by_queries(
 
 
 class _Blocks:
-    """A `scan` over blocks of queries, which adds up results that are not for queries alone."""
+    """A `scan` over blocks of queries; it adds up the results that have no axis of queries."""
 
     def __init__(
         self, formula: Formula, operands: Sequence[Moving], axes: Sequence[int | None], count: int, queries: int
@@ -50,7 +49,7 @@ class _Blocks:
         self.size = -(-count // self.blocks)
 
     def run(self) -> list[Value | None]:
-        """The results for all queries, and the sums."""
+        """Returns the results for all queries, and the sums."""
         _, parts = self._iteration([])
         summed = [x.spec for x, axis in parts if x is not None and axis is None]
         body, parts = self._iteration(summed)
@@ -77,7 +76,7 @@ class _Blocks:
                 yield x.tangent, axis
 
     def _iteration(self, summed: Sequence[TensorSpec]) -> tuple[Graph, list[Part]]:
-        """The formula for one block, and its results there."""
+        """Returns the formula for one block, and its results there."""
         b = GraphBuilder("block of queries")
         number = b.input(ITERATION)
         elements = iter([b.input(self._element(x.spec, axis)) for x, axis in self._values() if axis is not None])
@@ -115,7 +114,7 @@ class _Blocks:
         return transpose(x, permutation=order)
 
     def _join(self, x: Value, axis: int) -> Value:
-        """The inverse of `_cut`."""
+        """Returns the inverse of `_cut`."""
         shape = x.spec.shape[1:]
         at = axis % len(shape)
         x = transpose(x, permutation=(*range(1, at + 1), 0, *range(at + 1, len(shape) + 1)))

@@ -38,7 +38,7 @@ class Moving:
         return shape
 
     def linear(self, function: Callable[[Value], Value]) -> Moving:
-        """A linear function of it."""
+        """Returns a linear function of it."""
         return Moving(function(self.value), None if self.tangent is None else function(self.tangent))
 
     def times(self, number: float) -> Moving:
@@ -116,14 +116,14 @@ def output_formula(
     operands: Sequence[Moving], masks: Sequence[Value], bias: Moving | None, first: Value | None, *, scale: float,
     reach: Reach,
 ) -> tuple[Value, Value]:  # fmt: skip
-    """Attention's output and the logarithms of the sums, in the dtype of sums.
+    """Computes attention's output and the logarithms of the sums, in the dtype of sums.
 
     Args:
         operands: q, k and v, without tangents.
-        masks: bools, which broadcast to the scores.
+        masks: boolean arrays that broadcast to the scores.
         bias: added to the scores.
         first: the number of the first query.
-        scale: of the scores.
+        scale: the factor of the scores.
         reach: see the command.
     """
     q, k, v = (forward(x, operands[0].shape[-2]) for x in operands)
@@ -147,17 +147,17 @@ def _scores(q: Moving, k: Moving, bias: Moving | None, scale: float) -> Moving:
 
 
 def _without_infinity(x: Value) -> Value:
-    """0 in the place of -inf: of rows in which nothing is allowed."""
+    """Replaces -inf, from rows in which nothing is allowed, by 0."""
     return ew.select(ew.equal(x, constants.full_like(x, -math.inf)), constants.full_like(x, 0), x)
 
 
 def _allowed(shape: tuple[int, ...], masks: Sequence[Value], reach: Reach, first: Value | None) -> list[Value]:
-    """The masks, bools of the scores' shape."""
+    """Returns the masks, bools of the scores' shape."""
     return [*(broadcast_to(mask, shape=shape) for mask in masks), *_near(shape, reach, first)]
 
 
 def _near(shape: tuple[int, ...], reach: Reach, first: Value | None) -> list[Value]:
-    """The mask of keys within reach of a query, bools of the scores' shape."""
+    """Returns the mask of keys within reach of a query, bools of the scores' shape."""
     query, key = (_iota(shape, axis) for axis in (len(shape) - 2, len(shape) - 1))
     query = query if first is None else ew.add(query, broadcast_to(first, shape=shape, axes=()))
     before, after = reach
@@ -180,7 +180,7 @@ def wide(x: Moving) -> Moving:
 
 
 def narrow(x: Moving | None, dtype: dtypes.DType) -> Value | None:
-    """The tangent in a dtype."""
+    """Returns the tangent in a dtype."""
     if x is None or x.tangent is None or x.tangent.spec.dtype == dtype:
         return None if x is None else x.tangent
     return ew.convert(x.tangent, dtype=dtype)
@@ -204,7 +204,7 @@ def forward(x: Moving, heads: int) -> Moving:
 
 
 def back(x: Moving, heads: int) -> Moving:
-    """The transpose of `forward`, but for the dtype."""
+    """Returns the transpose of `forward`, but for the dtype."""
 
     def move(y: Value) -> Value:
         *batch, all_heads, tokens, features = y.spec.shape
@@ -217,7 +217,9 @@ def back(x: Moving, heads: int) -> Moving:
 
 
 def tangent_formula(tangents: dict[int, Moving], w: Weights) -> tuple[Moving, Moving]:
-    """The tangents of the output and of the logarithms of the sums; `tangents` by number of the operand (3: of the bias)."""
+    """Returns the tangents of the output and of the logarithms of the sums; `tangents` by number of the operand (3: of the
+    bias).
+    """
     heads = w.q.shape[-3]
     scores: list[Moving] = []
     moved = {i: forward(t, heads) for i, t in tangents.items() if i < 3}
@@ -246,7 +248,7 @@ def gradient_of_scores(ct: Moving, ct_sum: Moving, w: Weights) -> Moving:
 
 
 def gradient_formula(ct: Moving, of_scores: Moving, w: Weights, bias: Any, own_heads: int) -> dict[int, Moving]:
-    """The cotangents of q, k, v and, where it has a spec, the bias, by number."""
+    """Returns the cotangents of q, k, v and, where it has a spec, the bias, by number."""
     heads = w.q.shape[-3]
     scaled = of_scores.times(w.scale)
     found = {
@@ -274,7 +276,7 @@ def sum_to(x: Value, shape: tuple[int, ...]) -> Value:
 
 
 def sum_of(terms: Sequence[Moving]) -> Moving:
-    """The sum of at least one."""
+    """Returns the sum of at least one."""
     total = terms[0]
     for term in terms[1:]:
         total = total + term

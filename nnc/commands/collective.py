@@ -33,7 +33,7 @@ NDArray = np.ndarray[Any, Any]
 Batched = tuple[tuple[Value, ...], tuple[bool, ...]]
 Perm = tuple[tuple[int, int], ...]
 INDEX = TensorSpec((), dtypes.int32)  # of the number of a place
-# Commands of which each element of the result depends on the elements at its place alone: operands may be joined into one.
+# Commands where each element of the result depends only on the elements at its place: operands may be joined into one.
 BY_ELEMENTS = frozenset({"psum", "pmax", "pmin"})
 EQUALISING = BY_ELEMENTS | {"all_gather_same"}  # the result is the same at all places along the axis
 
@@ -46,7 +46,7 @@ def _check_index(name: str, index: TensorSpec) -> None:
 
 
 def _in_one_process(reference: Callable[..., NDArray]) -> Callable[..., NDArray]:
-    """A reference, which knows nothing of other processes: of a collective of several, it is asked only for the error."""
+    """Returns a reference, which knows nothing of other processes: of a collective of several, it is asked only for the error."""
 
     def run(x: NDArray, index: NDArray, *, stride: int = 0, **params: Any) -> NDArray:
         if stride:
@@ -60,7 +60,7 @@ def _in_one_process(reference: Callable[..., NDArray]) -> Callable[..., NDArray]
 
 
 def _same(name: str) -> Callable[..., TensorSpec]:
-    """The shape rule of commands whose result is like their operand."""
+    """Returns the shape rule of commands whose result is like their operand."""
 
     def infer(x: TensorSpec, index: TensorSpec, **params: Any) -> TensorSpec:
         _check_index(name, index)
@@ -70,7 +70,7 @@ def _same(name: str) -> Callable[..., TensorSpec]:
 
 
 def _linear(push: Callable[..., Value], pull: Callable[..., Value]) -> Derivative:
-    """The rules of a command that is linear in its first operand; `pull` is its transpose."""
+    """Returns the rules of a command that is linear in its first operand; `pull` is its transpose."""
 
     def jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], **params: Any) -> Tangents:
         return (push(tangents[0], primals[1], **params),)
@@ -82,7 +82,7 @@ def _linear(push: Callable[..., Value], pull: Callable[..., Value]) -> Derivativ
 
 
 def _rows(size: int, x: Value, batched: bool, rows: int) -> Value:
-    """The operand with the batch axis, whose rows are the places of the axis."""
+    """Returns the operand with the batch axis, whose rows are the places of the axis."""
     if rows != size:
         problem = f"a named axis of {size} places was mapped as one of {rows} rows."
         raise user_error(ShapeError, "vmap", problem, fix="map a whole named axis at once.")
@@ -150,7 +150,7 @@ def _extremum(name: str, reduce: Command) -> Command:
         return (reduce(_rows(params["size"], x, True, rows), axes=(0,)) if batched[0] else x,), (False,)
 
     def jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], **params: Any) -> Tangents:
-        """The tangent of the place that holds the extreme element; places with equal ones share it equally."""
+        """Returns the tangent of the place that holds the extreme element; places with equal ones share it equally."""
         x, index = primals
         at = convert(equal(x, pvary(outputs[0], index, **params)), dtype=x.spec.dtype)
         return (psum(mul(tangents[0], at), index, **params) / psum(at, index, **params),)

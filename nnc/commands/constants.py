@@ -61,7 +61,7 @@ iota: Command = register(
 
 
 def ones_like(x: Value) -> Value:
-    """A one of the spec of `x`."""
+    """Returns a one of the spec of `x`."""
     return full_like(x, 1)
 
 

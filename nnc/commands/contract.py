@@ -40,7 +40,7 @@ class Roles(NamedTuple):
 
     @classmethod
     def of(cls, ndim: int, batch: Axes, contract: Axes) -> Roles:
-        """The roles in an operand of `ndim` axes: those neither batched nor contracted are free."""
+        """Returns the roles in an operand of `ndim` axes: those neither batched nor contracted are free."""
         return cls(batch, tuple(axis for axis in range(ndim) if axis not in batch and axis not in contract), contract)
 
 
@@ -117,7 +117,7 @@ def _permute(x: Value, permutation: Axes) -> Value:
 
 
 def _rising(pairs: AxesPair) -> AxesPair:
-    """The pairs in the order of their second axes."""
+    """Returns the pairs in the order of their second axes."""
     order = sorted(zip(*pairs, strict=True), key=lambda pair: pair[1])
     return tuple(a for a, _ in order), tuple(b for _, b in order)
 
@@ -182,7 +182,7 @@ dot = register(
 
 
 def matrix_product(x: Value, y: Value) -> Value:
-    """The products of matrices of equal batches, by the command alone: the operands may be symbols."""
+    """Returns the products of matrices of equal batches, by the command alone: the operands may be symbols."""
     last = x.spec.ndim - 1
     lead = tuple(range(last - 1))
     return dot(x, y, contract=((last,), (last - 1,)), batch=(lead, lead))

@@ -65,7 +65,7 @@ fused = _printed("fused")
 
 
 # Elementwise commands that become part of one kernel together: passes look at them as one operation; made by the pass
-# `prefuse`, its sub-graph shared by units alike. overwrite: as for `fused`.
+# `prefuse`, its sub-graph shared by equal units. overwrite: as for `fused`.
 unit = _printed("unit")
 
 # A product (the first node of the sub-graph, of its first two inputs) with an epilogue on each of its elements before it is

@@ -1,4 +1,4 @@
-"""Convolution: three bilinear commands, of which each one's transposes are the other two.
+"""Convolution: three bilinear commands; the transposes of each are the other two.
 
 conv:             out[n, o, p] = sum over c, k of x[n, c, stride · p + dilation · k - low] · w[o, c, k]
 conv_input_grad:  the same sum collected in x[n, c, …], from the output's cotangent and w
@@ -83,7 +83,7 @@ def _check_cotangent(where: str, ct: TensorSpec, expected: Shape, operands: dict
 
 
 def _channels_first(shape: Shape, channels_last: bool) -> Shape:
-    """A shape as (N, C, *spatial)."""
+    """Returns a shape as (N, C, *spatial)."""
     return (shape[0], shape[-1], *shape[1:-1]) if channels_last and len(shape) > 1 else shape
 
 
@@ -148,7 +148,7 @@ def _weight_grad_infer(
 
 
 def _rows(n: int, elements: int) -> Iterator[slice]:
-    """The batch in parts of which each gathers about COLUMN_ELEMENTS; `elements` is the number that one row gathers."""
+    """Cuts the batch into parts that each gather about COLUMN_ELEMENTS; `elements` is the number that one row gathers."""
     step = max(1, COLUMN_ELEMENTS // max(1, elements))
     return (slice(i, i + step) for i in range(0, n, step))
 
@@ -162,7 +162,7 @@ def _by_group(x: Any, groups: int) -> Any:
 
 
 def _columns(x: Any, kernel: Shape, stride: Shape, dilation: Shape, out: Shape, groups: int) -> Any:
-    """The windows of a padded input (N, C, *padded) as columns: (G, C / G · kernel, N · out)."""
+    """Returns the windows of a padded input (N, C, *padded) as columns: (G, C / G · kernel, N · out)."""
     n, channels = x.shape[:2]
     depth = channels // groups * math.prod(kernel)
     view = sliding(x, kernel, stride, dilation, out)
@@ -199,7 +199,7 @@ def _conv_by_place(x: Any, w: Any, *, stride: Shape, padding: Padding, dilation:
 def _weight_grad_by_place(
     x: Any, ct: Any, *, kernel: Shape, stride: Shape, padding: Padding, dilation: Shape, groups: int
 ) -> Any:
-    """(O, C / groups, *kernel), of which one place after the other is summed."""
+    """(O, C / groups, *kernel), summed one place after the other."""
     total = np.zeros_like(x, order="C", shape=(groups, ct.shape[1] // groups, x.shape[1] // groups, *kernel))
     with np.errstate(all="ignore"):
         for place, elements, inside in _places(x, kernel, stride, padding, dilation, ct.shape[2:]):
@@ -272,8 +272,8 @@ def _weight_grad_reference(
 
 
 def _in_any_order(reference: Callable[..., Any], activations: tuple[bool, bool, bool]) -> Callable[..., Any]:
-    """A reference with the parameters `channels_last` and `packed`. `activations`: which of the operands and the output have such
-    an order.
+    """Returns a reference with the parameters `channels_last` and `packed`. `activations`: which of the operands and the output
+    have such an order.
     """
 
     def run(*operands: Any, channels_last: bool = False, packed: str | None = None, **params: Any) -> Any:
@@ -320,13 +320,13 @@ def _batch_by_folding(
     second: tuple[Fold, Fold],
     both: tuple[int, int, int],
 ) -> BatchRule:
-    """Folds the batch axis into another axis.
+    """Batches a convolution by folding the batch axis into another axis.
 
     Args:
-        activations: which of the operands and the output have their channels last where the parameters say so.
-        first: the axis of the first operand and of the output, where only that operand is batched.
-        second: the same axes where only the second operand is.
-        both: the axes of the operands and of the output, where both are; each row of the batch is then a group.
+        activations: whether each operand and the output has its channels last where the parameters say so.
+        first: the axis of the first operand and of the output to fold into, where only that operand is batched.
+        second: the same axes where only the second operand is batched.
+        both: the axes of the operands and of the output where both are batched; each row of the batch is then a group.
     """
 
     def rule(size: int, operands: tuple[Value, ...], batched: tuple[bool, ...], *, groups: int, **params: Any) -> Any:
@@ -356,7 +356,7 @@ def _batch_by_folding(
 def _decomposed(
     formula: Callable[..., Value], activations: tuple[bool, bool, bool]
 ) -> Callable[..., list[Value] | None]:
-    """The decomposition of a command by a formula for channels first. Packed weights and large windows have none."""
+    """Returns the decomposition of a command by a formula for channels first. Packed weights and large windows have none."""
 
     def decompose(x: Value, y: Value, *, channels_last: bool = False, packed: str | None = None, **params: Any) -> Any:
         kernel = params["kernel"] if "kernel" in params else y.spec.shape[2:]
@@ -383,7 +383,7 @@ _CONV, _WEIGHT_GRAD = (
 
 
 def _spatial(x: Value, params: Mapping[str, Any]) -> Shape:
-    """The spatial sizes of an activation."""
+    """Returns the spatial sizes of an activation."""
     return _channels_first(x.spec.shape, params.get("channels_last", False))[2:]
 
 

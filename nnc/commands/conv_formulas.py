@@ -20,7 +20,7 @@ MOST_PLACES = 64  # of a window: each is a copy, and a launch
 
 
 def channels_first(x: Value, channels_last: bool) -> Value:
-    """An activation as (N, C, *spatial)."""
+    """Returns an activation as (N, C, *spatial)."""
     ndim = x.spec.ndim
     return transpose(x, permutation=(0, ndim - 1, *range(1, ndim - 1))) if channels_last else x
 
@@ -33,7 +33,7 @@ def as_asked(x: Value, channels_last: bool) -> Value:
 def conv_formula(
     x: Value, w: Value, *, stride: Shape, padding: Padding, dilation: Shape, groups: int, out: Shape
 ) -> Value:
-    """The convolution of x (N, C, *spatial) with w (O, C / groups, *kernel): (N, O, *out)."""
+    """Returns the convolution of x (N, C, *spatial) with w (O, C / groups, *kernel): (N, O, *out)."""
     kernel, count = w.spec.shape[2:], x.spec.shape[0]
     columns = _columns(_padded(x, padding), kernel, stride, dilation, out, groups, places_first=False)
     depth = w.spec.shape[1] * math.prod(kernel)
@@ -50,7 +50,7 @@ def conv_formula(
 def input_grad_formula(
     ct: Value, w: Value, *, spatial: Shape, stride: Shape, padding: Padding, dilation: Shape, groups: int
 ) -> Value:
-    """The cotangent of the input, (N, C, *spatial): a convolution of the spread cotangent with the turned kernel."""
+    """Returns the cotangent of the input, (N, C, *spatial): a convolution of the spread cotangent with the turned kernel."""
     kernel, around = w.spec.shape[2:], []
     for size, windows, k, s, d, (low, _) in zip(
         spatial, ct.spec.shape[2:], kernel, stride, dilation, padding, strict=True
@@ -71,7 +71,7 @@ def input_grad_formula(
 def weight_grad_formula(
     x: Value, ct: Value, *, kernel: Shape, stride: Shape, padding: Padding, dilation: Shape, groups: int
 ) -> Value:
-    """The cotangent of the weight, (O, C / groups, *kernel).
+    """Returns the cotangent of the weight, (O, C / groups, *kernel).
 
     Places come before channels in its columns: equal ones would be kept from the forward pass, many times as large as x.
     """
@@ -86,7 +86,7 @@ def weight_grad_formula(
 
 
 def _examples_first(x: Value) -> Value:
-    """The first two axes exchanged."""
+    """Returns the first two axes exchanged."""
     return transpose(x, permutation=(1, 0, *range(2, x.spec.ndim)))
 
 

@@ -44,7 +44,7 @@ def _slogdet_infer(x: TensorSpec) -> tuple[TensorSpec, TensorSpec]:
 
 
 def _slogdet_jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...]) -> Tangents:
-    """d log det X = tr(X⁻¹ dX), of which the real part moves the size and the imaginary one turns the sign."""
+    """d log det X = tr(X⁻¹ dX): the real part changes the size, the imaginary part turns the sign."""
     moved = trace(solve(primals[0], tangents[0]))
     if not dtypes.is_complex(moved.spec.dtype):
         return None, moved
@@ -176,7 +176,7 @@ def _cofactor_transpose(cotangents: Cotangents, operands: tuple[Value | Linear, 
     )
 
 
-_SINGULAR = "a matrix is singular."  # LAPACK does not say so of determinants
+_SINGULAR = "a matrix is singular."  # LAPACK does not promise this for determinants
 
 slogdet: Command = register(
     "slogdet",

@@ -72,22 +72,22 @@ def elementwise(
     """Registers an elementwise command.
 
     Args:
-        name: of the command.
+        name: the command's name.
         function: the NumPy reference.
         scalar: an expression in x, y, z, one for each operand, in Python syntax.
         arity: the number of operands.
-        accepts: which dtypes, and in words.
-        partials: for each operand a function (*operands, output) -> partial derivative, or None where it is 0.
-        derivative: the rule, where partials do not say it.
-        singular: a partial may be infinite.
-        result: operand dtype -> output dtype, where they differ.
-        flops: floating-point operations for one element.
-        widen: 16-bit floats are computed in float32.
-        identity: the output equals the input.
-        complex_function: the reference for complex operands, where it is another.
-        weight: that of its rules.
-        commutes: exchanging the two operands changes no bit.
-        any_arrays: the reference takes arrays of other libraries.
+        accepts: the dtypes that operands may have, and the words for them in messages.
+        partials: for each operand, a function (*operands, output) -> partial derivative, or None where it is 0.
+        derivative: the derivative rule, where it does not follow from partials.
+        singular: whether a partial derivative may be infinite.
+        result: maps the operands' dtype to the output's, where these differ.
+        flops: the floating-point operations for one element.
+        widen: whether 16-bit floats are computed in float32.
+        identity: whether the output equals the input.
+        complex_function: the reference for complex operands, where it differs.
+        weight: the weight of the command's rules.
+        commutes: whether exchanging the two operands changes no bit.
+        any_arrays: whether the reference takes arrays of other libraries.
         **attributes: cells of other columns.
     """
 
@@ -134,7 +134,7 @@ def elementwise(
 
 
 def as_array(x: Any) -> Any:
-    """An array for a number of NumPy or Python; arrays of other libraries stay theirs."""
+    """Returns an array for a number of NumPy or Python; arrays of other libraries stay theirs."""
     return x if hasattr(x, "__array_function__") else np.asarray(x)
 
 
@@ -232,9 +232,7 @@ def _div_transpose(cotangents: Cotangents, operands: tuple[Value | Linear, ...])
 
 
 def _floor_divide(x: Any, y: Any) -> Any:
-    """Rounds the quotient down; where an operand is infinite, as the Array API standard prefers, not as Python and NumPy
-    do.
-    """
+    """Rounds the quotient down; where an operand is infinite, as the Array API standard prefers, not as Python and NumPy do."""
     out = np.floor_divide(x, y)
     return np.where(np.isinf(x) | np.isinf(y), np.floor(x / y), out) if x.dtype.kind == "f" else out
 
@@ -390,14 +388,14 @@ def _log1p(x: Any) -> Any:
 
 
 def _add_exactly(x: Any, y: Any) -> tuple[Any, Any]:
-    """The rounded sum and its rounding error (Knuth)."""
+    """Returns the rounded sum and its rounding error (Knuth)."""
     total = x + y
     part = total - x
     return total, (x - (total - part)) + (y - part)
 
 
 def _square_exactly(x: Any) -> tuple[Any, Any]:
-    """The rounded square and its rounding error (Dekker)."""
+    """Returns the rounded square and its rounding error (Dekker)."""
     split = x * 134217729.0  # 2^27 + 1
     high = split - (split - x)
     low, square = x - high, x * x
@@ -483,7 +481,7 @@ pow_: Command = elementwise(
 
 
 def _pow_square_jvp(x: Value, y: Value, t: Value | None, u: Value | None) -> Value | None:
-    """The tangent of x^(2 y)."""
+    """Returns the tangent of x^(2 y)."""
     twice = y * 2
     by_base = None if t is None else safe_mul(t, pow_slope_by_base(x, twice, x))
     by_exponent = None if u is None else safe_mul(u, pow_slope_by_exponent(x, twice, pow_(x, twice)) * 2)
@@ -598,7 +596,7 @@ bitwise_xor: Command = elementwise(
 
 
 def _shift(function: Any) -> Any:
-    """A shift; by too many bits, or by a negative number, all go out, and the sign comes in from the left."""
+    """Returns a shift; by too many bits, or by a negative number, all go out, and the sign comes in from the left."""
 
     def shifted(x: Any, y: Any) -> Any:
         bits = x.dtype.itemsize * 8

@@ -320,7 +320,7 @@ def _pinv_jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Val
 
 
 def pinv_tangent(x: Value, t: Value, p: Value) -> Value:
-    """The tangent of the pseudo-inverse `p` of `x`, which moves along `t`, at constant rank (Golub and Pereyra, 1973).
+    """Returns the tangent of the pseudo-inverse `p` of `x`, which moves along `t`, at constant rank (Golub and Pereyra, 1973).
 
     dP = −P dX P + P Pᴴ dXᴴ (I − X P) + (I − P X) dXᴴ Pᴴ P
     """

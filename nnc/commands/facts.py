@@ -24,7 +24,7 @@ E = TypeVar("E", bound=Element)
 
 
 def element_as(command: Command, kind: type[E]) -> E | None:
-    """The account of each element of a command's result, where it is of this kind."""
+    """Returns the account of each element of a command's result, where it is of this kind."""
     found = elements.get(command)
     return found if isinstance(found, kind) else None
 
@@ -51,8 +51,8 @@ def moves_elements(command: Command) -> bool:
 
 
 def axes_of(command: Command) -> Callable[..., Sequence[tuple[int, int]] | None] | None:
-    """The rule for the axes of a view, pairs (axis of the operand, axis of the view); None for views that say nothing of axes, and
-    for other commands.
+    """Returns the rule for the axes of a view, pairs (axis of the operand, axis of the view); None for views without such a
+    relation, and for other commands.
     """
     view = alias.get(command)
     return view.axes if view is not None else None
@@ -86,7 +86,7 @@ def yields_elements(node: Node) -> bool:
 
 
 def boxes_of(join: Node) -> list[Box]:
-    """The elements of its result that each operand of a join is."""
+    """Returns the elements of its result that each operand of a join is."""
     specs = [symbol.spec for symbol in join.inputs]
     starts = joined[join.command](*specs, **join.params)
     return [Box(tuple(start), spec.shape) for start, spec in zip(starts, specs, strict=True)]
@@ -98,8 +98,8 @@ def has_companion(command: Command) -> bool:
 
 
 def spread_axes(node: Node) -> tuple[int, ...] | None:
-    """The axes of a view that are those of its operand, in their order; it repeats elements along the others. None for views that
-    do more, and for nodes that are none.
+    """Returns the axes of a view that are those of its operand, in their order; it repeats elements along the others. None for
+    views that do more, and for nodes that are no views.
     """
     pairs = view_axes(node) if is_view(node) else None
     if pairs is None or [i for i, _ in sorted(pairs)] != list(range(node.inputs[0].spec.ndim)):
@@ -109,7 +109,7 @@ def spread_axes(node: Node) -> tuple[int, ...] | None:
 
 
 def view_axes(view: Node) -> Sequence[tuple[int, int]] | None:
-    """The pairs (axis of the operand, axis of the view) that belong together; None where axes are merged or cut."""
+    """Returns the pairs (axis of the operand, axis of the view) that belong together; None where axes are merged or cut."""
     rule = axes_of(view.command)
     return rule(view.inputs[0].spec, view.outputs[0].spec, **view.params) if rule is not None else None
 
@@ -120,7 +120,7 @@ def multiplies(node: Node) -> bool:
 
 
 def squared(node: Node) -> Symbol | None:
-    """The symbol that a node multiplies by itself; None where it does not."""
+    """Returns the symbol that a node multiplies by itself; None where it does not."""
     by = element_as(node.command, Product)
     factors = [node.inputs[i] for i in by.factors] if by is not None else []
     return factors[0] if factors and factors[0] is factors[1] else None

@@ -62,7 +62,7 @@ def _fft_reference(x: NDArray, *, axes: Shape, inverse: bool = False) -> NDArray
 
 
 def _fft_transpose(ct: Value, x: Linear, **params: Any) -> Value:
-    """The matrix w^(jk) is symmetric."""
+    """Returns the matrix w^(jk) is symmetric."""
     return fft(ct, **params)
 
 

@@ -14,12 +14,11 @@ from nnc.graph.rules import Rules
 
 
 def misfit(where: str, number: Any, dtype: dtypes.DType, reason: Exception) -> DTypeError:
-    """The error for a number that a dtype does not hold.
+    """Makes the error for a number that a dtype cannot hold.
 
     Args:
         where: the function that the user called.
-        number: the number.
-        dtype: the dtype that it was to take.
+        dtype: the dtype that the number was to take.
         reason: why it does not fit, in NumPy's words; an OverflowError where it is too large.
     """
     problem = f"the number {number!r} does not fit into {dtype.name}: {reason}."
@@ -28,7 +27,7 @@ def misfit(where: str, number: Any, dtype: dtypes.DType, reason: Exception) -> D
 
 
 def bounds(source: dtypes.DType, target: dtypes.DType) -> tuple[int, int]:
-    """The smallest and the largest integer that two dtypes both hold."""
+    """Returns the smallest and the largest integer that two dtypes both hold."""
     a, b = np.iinfo(source), np.iinfo(target)
     return max(int(a.min), int(b.min)), min(int(a.max), int(b.max))
 

@@ -27,18 +27,18 @@ METHODS = ("sequential", "expand_dims", "broadcast_all")
 
 
 def checked_result(x: Any, spec: TensorSpec, name: str, path: str, source: SourceLine | None) -> NDArray:
-    """The array of a result, newly made, of the shape and dtype that were announced; Python numbers take the dtype.
+    """Returns a new array of a result, of the announced shape and dtype; Python numbers take the dtype.
 
     Args:
         x: a leaf of the function's result.
-        spec: announced for it.
-        name: of the function.
-        path: of the leaf within the result.
-        source: the user's line that announced it.
+        spec: the spec that was announced for it.
+        name: the function's name.
+        path: the path of the leaf within the result.
+        source: the user's line that announced the result.
 
     Raises:
-        ArgumentTypeError: it is no array and no number.
-        ShapeError, DTypeError: it is another array.
+        ArgumentTypeError: the leaf is no array and no number.
+        ShapeError, DTypeError: the leaf has another shape or dtype.
     """
     leaf = f"the result of {name}" + (f" at {path}" if path else "")
     if dtypes.is_scalar(x) and spec.shape == () and dtypes.promote_weak(spec.dtype, x) == spec.dtype:

@@ -467,7 +467,9 @@ def _zero() -> Value:
 
 
 def _split_starts(starts: Sequence[Value], batched: Sequence[bool]) -> tuple[list[Value], Shape]:
-    """The starts for an array with a leading batch axis, 0 where the start differs from row to row; the axes where it does."""
+    """Returns the starts for an array with a leading batch axis, 0 where the start differs from row to row; the axes where it
+    does.
+    """
     common = [_zero(), *(_zero() if is_batched else start for start, is_batched in zip(starts, batched, strict=True))]
     return common, tuple(axis + 1 for axis, is_batched in enumerate(batched) if is_batched)
 

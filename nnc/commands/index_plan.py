@@ -82,7 +82,7 @@ def read_entry(entry: Any, where: str) -> _Entry:
 
 
 def bad_type(where: str, what: str) -> IndexingError:
-    """The error for something that cannot index."""
+    """Returns the error for something that cannot index."""
     fix = "index with integers, slices, None, ..., integer arrays or boolean masks; convert floats with x.astype(int)."
     return user_error(IndexingError, where, f"{what} is no index.", fix=fix)
 
@@ -149,7 +149,7 @@ class Plan:
 
 
 def _expand(spec: TensorSpec, index: Any, where: str) -> list[_Entry]:
-    """The parts of an index, with `...` replaced by whole slices."""
+    """Returns the parts of an index, with `...` replaced by whole slices."""
     entries = [read_entry(entry, where) for entry in (index if isinstance(index, tuple) else (index,))]
     used = sum(_axes_of(entry) for entry in entries)
     dots = [i for i, entry in enumerate(entries) if entry is Ellipsis]
@@ -171,11 +171,11 @@ def _axes_of(entry: _Entry) -> int:
 
 
 def make_plan(spec: TensorSpec, index: Any, mode: str, where: str) -> Plan:
-    """The plan of an index of an array of `spec`.
+    """Makes the plan of an index into an array of `spec`.
 
     Raises:
-        OutOfBoundsError: an index that is known is out of range, with mode "error".
-        IndexingError: a wrong index.
+        OutOfBoundsError: a known index is out of range, with mode "error".
+        IndexingError: the index is wrong.
     """
     box: list[tuple[int, int, int]] = []  # start, limit and stride of each axis of x
     flips: list[int] = []
@@ -220,7 +220,7 @@ def make_plan(spec: TensorSpec, index: Any, mode: str, where: str) -> Plan:
 
 
 def _resolve(number: int, size: int, axis: int, mode: str, where: str) -> int | None:
-    """A known number, counted from the front and within the axis; None where `mode` drops or fills it."""
+    """Returns a known number, counted from the front and within the axis; None where `mode` drops or fills it."""
     found = number + size if number < 0 else number
     if 0 <= found < size:
         return found
@@ -271,7 +271,7 @@ def _mask_positions(mask: NDArray, spec: TensorSpec, axis: int, where: str) -> t
 
 
 def from_front(index: Value, size: int, axis: int, mode: str, where: str) -> Value:
-    """An index array whose negative entries are replaced by those counted from the front; known ones are checked."""
+    """Returns an index array whose negative entries are replaced by those counted from the front; known ones are checked."""
     dtype = spec_of(index).dtype
     if isinstance(index, (np.ndarray, np.generic)):
         known = np.asarray(index)
@@ -288,7 +288,7 @@ def from_front(index: Value, size: int, axis: int, mode: str, where: str) -> Val
 
 
 def _common(arrays: Sequence[Value], where: str) -> tuple[Value, ...]:
-    """The index arrays in one shape."""
+    """Returns the index arrays in one shape."""
     shapes = [np.shape(array) for array in arrays]
     try:
         shape = broadcast_shapes(*shapes)

@@ -55,12 +55,12 @@ Shape = tuple[int, ...]
 
 
 def getitem(x: Value, index: Any, mode: str = "error") -> Value:
-    """`x[index]` with NumPy's meaning.
+    """Returns `x[index]` with NumPy's meaning.
 
     Args:
         index: integers, slices, None, `...`, integer arrays, boolean masks whose values are known, or a tuple of them.
-        mode: treatment of an index out of range: "error", "clip", "wrap", "drop" (reads 0), "fill" (reads NaN, or the
-            least signed, the greatest unsigned integer).
+        mode: the treatment of an index out of range: "error", "clip", "wrap", "drop" (reads 0), "fill" (reads NaN, or the least
+            signed, the greatest unsigned integer).
 
     Returns:
         the selected elements; an index without arrays gives a view, at no cost once compiled.
@@ -151,18 +151,18 @@ _COMBINE: dict[str, Callable[[Value, Value], Value]] = {
 def set_at(
     x: Value, index: Any, values: Any, op: str = "set", mode: str = "error", unique_indices: bool = False
 ) -> Value:
-    """`x` with `x[index] = values`, or with the elements there combined with the values by `op`.
+    """Returns `x` after `x[index] = values`, or after combining the elements there with the values by `op`.
 
-    Where an index repeats, op "set" keeps the last value; the others combine all of them.
+    If an index repeats, op "set" keeps the last value; the other ops combine all of them.
 
     Args:
-        values: broadcast to the shape of `x[index]`; must promote to the dtype of x.
+        values: they broadcast to the shape of `x[index]`, and must promote to the dtype of x.
         op: "set", "add", "mul", "min" or "max".
         mode: "error", "clip", "wrap" or "drop" (which writes nothing out of range).
-        unique_indices: a promise that no element is indexed twice.
+        unique_indices: the caller's promise that no element is indexed twice.
 
     Raises:
-        DTypeError: the values do not fit into the dtype of x. Otherwise as `getitem`.
+        DTypeError: the dtype of x cannot hold the values. Other errors are those of `getitem`.
     """
     where = f"x.at[...].{_METHODS.get(op, op)}"
     check_choice(where, "op", op, _COMBINE)
@@ -189,7 +189,7 @@ _METHODS = {"mul": "multiply"}
 
 
 def fit_values(x: Value, values: Any, where: str) -> Value:
-    """`values` in the dtype of `x`.
+    """Converts `values` to the dtype of `x`.
 
     Raises:
         DTypeError: the dtype of x cannot hold the update.
@@ -210,7 +210,7 @@ def fit_values(x: Value, values: Any, where: str) -> Value:
 
 
 def _masked(x: Value, index: Any, news: Value) -> Value | None:
-    """The mask, where the index is one that covers leading axes and the values do not depend on how many it selects."""
+    """Returns the mask, where the index is one that covers leading axes and the values do not depend on how many it selects."""
     spec = getattr(index, "spec", None) or (spec_of(index) if isinstance(index, np.ndarray) else None)
     if spec is None or spec.dtype != dtypes.bool_ or not spec.ndim or spec.shape != x.spec.shape[: spec.ndim]:
         return None
@@ -248,7 +248,7 @@ def integer_indices(indices: Any, where: str) -> Operand:
 
 
 def take(x: Any, indices: Any, axis: int | None = None, mode: str = "error") -> Value:
-    """The elements of `x` at `indices` along `axis`; of the flattened `x` where it is None."""
+    """Returns the elements of `x` at `indices` along `axis`; of the flattened `x` where it is None."""
     x = _array(x, "take")
     if axis is None:
         x, axis = reshape(x, shape=(spec_of(x).size,)), 0
@@ -264,7 +264,7 @@ def _array(x: Any, where: str) -> Value:
 
 
 def _along_axis(x: Value, indices: Any, axis: int, mode: str, where: str) -> tuple[Value, int]:
-    """The index array with the outer axes of x joined in, counted from the front; the axis from the front."""
+    """Returns the index array with the outer axes of x joined in, counted from the front; the axis from the front."""
     spec = spec_of(x)
     index = integer_indices(indices, where)
     axis = check_axis(where, axis, spec.ndim)
@@ -276,7 +276,7 @@ def _along_axis(x: Value, indices: Any, axis: int, mode: str, where: str) -> tup
 
 
 def _outer_shape(where: str, axis: int, **operands: Value) -> Shape:
-    """The sizes but for `axis`, to which the operands broadcast."""
+    """Returns the sizes but for `axis`, to which the operands broadcast."""
     shapes = [_put(np.shape(x), axis, 1) for x in operands.values()]
     try:
         return broadcast_shapes(*shapes)
@@ -335,7 +335,7 @@ def put_along_axis(
 
 @spelled
 def dynamic_slice(x: ArrayLike, starts: ArrayLike, sizes: Sequence[int], *, mode: str = "error") -> Array:
-    """The box of `sizes` that begins at `starts`, which may be traced.
+    """Returns the box of `sizes` that begins at `starts`, which may be traced.
 
     Args:
         x: any shape.

@@ -37,7 +37,7 @@ class OnArrays:
         self._programs: dict[tuple[dtypes.DType, ...], Program] = {}
 
     def __call__(self, *arrays: Any) -> Any:
-        """The result for arrays of one shape, in steps that are recorded at the first call with their dtypes."""
+        """Returns the result for arrays of one shape, in steps that are recorded at the first call with their dtypes."""
         of = tuple([x.dtype for x in arrays])
         program = self._programs.get(of)
         if program is None:
@@ -49,11 +49,12 @@ class OnArrays:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """Steps on registers: a function, the getter of its operands from the registers, and the register of its result.
+    """A program on registers. A step is a function, the getter of its operands from the registers, and the register of its
+    result.
 
     Attributes:
         registers: the constants, in their registers; None in all others. The operands are put into the first ones.
-        steps: in the order in which they run.
+        steps: the steps, in the order in which they run.
         result: the register of the result.
         dtype: the dtype of the result.
     """
@@ -64,7 +65,7 @@ class Program:
     dtype: dtypes.DType
 
     def __call__(self, *arrays: Any) -> Any:
-        """The result for arrays of one shape."""
+        """Returns the result for arrays of one shape."""
         size = arrays[0].size
         if size <= BLOCK:
             return self._run(arrays)
@@ -83,7 +84,7 @@ class Program:
 
 
 class Recorder:
-    """Records the steps of a function: `Lanes` that stand for values, numbered in the order in which they are made."""
+    """Records the steps of a function on `Lanes`, which stand for values and are numbered in the order in which they are made."""
 
     def __init__(self) -> None:
         self._samples: list[Any] = []  # of one element each, by which the dtype of a value is known
@@ -100,7 +101,7 @@ class Recorder:
         return Lanes(self, len(self._samples) - 1, sample.dtype)
 
     def constant(self, value: float, dtype: dtypes.DType) -> Lanes:
-        """A number as a constant of a dtype."""
+        """Returns a number as a constant of a dtype."""
         key = (repr(value), dtype)  # -0.0 is equal to 0.0
         if key not in self._known:
             found = self._known[key] = self._value(np.asarray(value, dtype))
@@ -119,7 +120,7 @@ class Recorder:
         return self._known[key, numbers]
 
     def finish(self, result: Lanes) -> Program:
-        """The program. A register is used again once nobody reads it any more, so that memory of few arrays is touched."""
+        """Returns the program. A register is used again once nobody reads it any more, so that memory of few arrays is touched."""
         last = {number: i for i, (_, numbers, _) in enumerate(self._steps) for number in numbers}
         made = {number for _, _, number in self._steps}
         places = {number: i for i, number in enumerate(n for n in range(len(self._samples)) if n not in made)}
@@ -227,17 +228,17 @@ class Lanes:
         return self.recorder.apply(("view", dtype), methodcaller("view", dtype), self)
 
     def bits(self) -> Lanes:
-        """The bit pattern, as an unsigned integer."""
+        """Returns the bit pattern, as an unsigned integer."""
         return self._view(f"u{self.dtype.itemsize}")
 
     def as_float(self) -> Lanes:
-        """The float of a bit pattern."""
+        """Returns the float of a bit pattern."""
         return self._view(f"f{self.dtype.itemsize}")
 
     def to(self, dtype: dtypes.DType) -> Lanes:
-        """The value in another dtype."""
+        """Returns the value in another dtype."""
         return self.recorder.apply(("to", dtype), methodcaller("astype", dtype, copy=False), self)
 
     def intrinsic(self, name: str) -> Lanes:
-        """A function that IEEE 754 defines to the last bit."""
+        """Returns a function that IEEE 754 defines to the last bit."""
         return self.recorder.apply(name, _EXACT[name], self)

@@ -60,7 +60,7 @@ MatrixRules = partial(Rules, any_arrays=True, refuses=True)
 
 
 def batch_leading(name: str) -> BatchRule:
-    """The batch axis is one more leading axis."""
+    """Returns the batch axis is one more leading axis."""
     return batch_with(name, lambda params: params)
 
 
@@ -95,13 +95,13 @@ def matrix_transpose(x: Value) -> Value:
 
 
 def adjoint(x: Value) -> Value:
-    """The conjugate of `x` with its last two axes swapped."""
+    """Returns the conjugate of `x` with its last two axes swapped."""
     swapped = matrix_transpose(x)
     return conj(swapped) if dtypes.is_complex(x.spec.dtype) else swapped
 
 
 def real_part(x: Value) -> Value:
-    """The real part of `x`, which is `x` where that is real."""
+    """Returns the real part of `x`, which is `x` where that is real."""
     return real(x) if dtypes.is_complex(x.spec.dtype) else x
 
 
@@ -127,12 +127,12 @@ def identity_like(spec: TensorSpec) -> Value:
 
 
 def trace(x: Value) -> Value:
-    """The sums of the diagonals."""
+    """Returns the sums of the diagonals."""
     return reduce_sum(keep(x, equal), axes=(x.spec.ndim - 2, x.spec.ndim - 1))
 
 
 def infer_square(name: str, accepts: Accepts) -> Callable[..., TensorSpec]:
-    """The shape rule of a command from square matrices to matrices of the same size."""
+    """Returns the shape rule of a command from square matrices to matrices of the same size."""
 
     def infer(x: TensorSpec) -> TensorSpec:
         check_dtype(name, x, *accepts)

@@ -30,7 +30,7 @@ ITERATION = TensorSpec((), dtypes.int64)
 
 
 def run_graph(graph: Graph, values: Sequence[Any]) -> list[NDArray]:
-    """The outputs of a sub-graph on NumPy arrays."""
+    """Returns the outputs of a sub-graph on NumPy arrays."""
     with set_context(staging=None):
         return [x if isinstance(x, np.ndarray) else x.concrete("sub-graph") for x in map(_wrap, graph.evaluate(values))]
 
@@ -100,8 +100,8 @@ def _while_infer(
 
 @remembered
 def split_iteration(body: Graph, carries: int, before: int, exits: int) -> tuple[Graph, Graph]:
-    """An iteration as two graphs: up to the test (yields the condition, the exits and values for the second graph), and from there
-    on.
+    """Returns an iteration as two graphs: up to the test (yields the condition, the exits and values for the second graph), and
+    from there on.
 
     The second takes the iteration's inputs and the values from the first, and yields the carried values and tape rows.
     """
@@ -146,8 +146,8 @@ def check_steps(step: int, limit: int | None) -> None:
 
 
 def _while_rewritten(params: Mapping[str, Any], old: tuple[Graph, ...], new: tuple[Graph, ...]) -> Mapping[str, Any]:
-    """The test stays behind all that stood before it and is still there, and behind the nodes that the condition and the exits
-    need.
+    """Returns the test stays behind all that stood before it and is still there, and behind the nodes that the condition and
+    the exits need.
     """
     before, outputs = params["before"], new[0].outputs
     early = {symbol for node in old[0].nodes[:before] for symbol in node.outputs}

@@ -37,7 +37,7 @@ class Blocks:
 
     @classmethod
     def of(cls, layout: str) -> Blocks:
-        """The layout of that name.
+        """Returns the layout of that name.
 
         Raises:
             ArgumentError: it names none.
@@ -74,7 +74,9 @@ class Blocks:
         return tuple(math.prod(n for at, n in self.blocks if at == axis) for axis in range(len(self.sizes)))
 
     def _split(self) -> tuple[Shape, Shape]:
-        """The padded axes taken apart into their number of blocks and the parts of one, and the order in which all these lie."""
+        """Returns the padded axes taken apart into their number of blocks and the parts of one, and the order in which all
+        these lie.
+        """
         shape: list[int] = []
         first, inner = [], {}
         for axis, (n, step) in enumerate(zip(self.padded, self._steps(), strict=True)):
@@ -87,7 +89,7 @@ class Blocks:
         return tuple(shape), (*(first[axis] for axis in self.order), *(inner[i] for i in range(len(self.blocks))))
 
     def pack(self, x: Any) -> Any:
-        """The elements of a NumPy array of these sizes in this layout, as a row."""
+        """Returns the elements of a NumPy array of these sizes in this layout, as a row."""
         split, order = self._split()
         filled = np.zeros(self.padded, x.dtype)
         filled[tuple(map(slice, self.sizes))] = x.reshape(self.sizes)
@@ -131,7 +133,9 @@ def _joined(sizes: Shape, ndim: int) -> Shape:
 
 
 def packed_shape(layout: str, ndim: int) -> Shape:
-    """The shape of a tensor of `ndim` axes that was packed so; the layout may have its first axis as two, groups and shares."""
+    """Returns the shape of a tensor of `ndim` axes that was packed so; the layout may have its first axis as two, groups and
+    shares.
+    """
     return _joined(Blocks.of(layout).sizes, ndim)
 
 

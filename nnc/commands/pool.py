@@ -92,7 +92,7 @@ def _max_pool_infer(x: TensorSpec, **params: Any) -> TensorSpec:
 
 
 def place_dtype(window: Shape) -> Any:
-    """The dtype of places in a window."""
+    """Returns the dtype of places in a window."""
     return dtypes.uint8 if math.prod(window) <= 256 else dtypes.int32
 
 

@@ -1,9 +1,9 @@
 """Functions of random draws, written with operations that IEEE 754 rounds in one way: their bits are the same wherever they run.
 
-Each is written once, on numbers that stand for NumPy's arrays (`nnc.commands.lanes`, the reference of a command) or for registers
-of compiled code (`nnc.lower.kernels.math.terms.Term`). Neither contracts a product with a sum here, so eager and compiled draws
-agree in every bit, and a comparison that decides whether a proposal is accepted falls out alike. Numbers below the smallest normal
-one count as 0, as processors may take them.
+Each is written once, on numbers that stand for NumPy's arrays (`nnc.commands.lanes`, the reference of a command) or for
+registers of compiled code (`nnc.lower.kernels.math.terms.Term`). Neither contracts a product with a sum here, so eager and
+compiled draws agree in every bit, and a comparison that decides whether a proposal is accepted has the same result. Numbers
+below the smallest normal one count as 0, as processors may take them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def _mantissa_and_bias(x: Number) -> tuple[int, int]:
 
 
 def horner(x: Number, coefficients: Sequence[float]) -> Number:
-    """The polynomial with these coefficients, the lowest power's first; each product is rounded."""
+    """Returns the polynomial with these coefficients, the lowest power's first; each product is rounded."""
     total: Any = coefficients[-1]
     for c in coefficients[-2::-1]:
         total = total * x + c
@@ -44,7 +44,7 @@ def _either(condition: Number, x: Number, first: Sequence[float], second: Sequen
 
 # -- logarithm and exponential -----------------------------------------------------------------------------------------
 
-# ln 2 in two parts, of which the first has so few bits that its products with exponents are exact (fdlibm, Cephes)
+# ln 2 in two parts; the first has so few bits that its products with exponents are exact (fdlibm, Cephes)
 _LN2 = {4: (0.693359375, -2.12194440054690583e-4), 8: (6.93147180369123816490e-01, 1.90821492927058770002e-10)}
 _ROOT_HALF = {4: 0x3F3504F3, 8: 0x3FE6A09E667F3BCD}  # bit pattern of √½
 # (log(1 + f) - f + f²/2) / f³; of the logarithm 2^-26.3
@@ -164,7 +164,7 @@ _ROOT_TWO = math.sqrt(2)
 
 
 def normal_quantile(u: Number) -> Number:
-    """The number that a standard normal one is below with probability (1 + u) / 2; u in [-1, 1]."""
+    """Returns the number that a standard normal one is below with probability (1 + u) / 2; u in [-1, 1]."""
     size = u.intrinsic("fabs")
     if _is_single(u):
         w = -log((1 - u) * (u + 1))
@@ -178,13 +178,15 @@ def normal_quantile(u: Number) -> Number:
 
 
 def _central_quantile(q: Number) -> Number:
-    """The quantile of ½ + q, |q| <= 0.425."""
+    """Returns the quantile of ½ + q, |q| <= 0.425."""
     r = 0.180625 - q * q
     return q * horner(r, QUANTILE[0]) / horner(r, QUANTILE[1])
 
 
 def _tail_quantile(r: Number) -> Number:
-    """The quantile of e^(-r²), below 0.075; beyond the polynomials x² = 2 r² - log(2π x²) + 2 log(1 - 1/x² + 3/x⁴ - 15/x⁶)."""
+    """Returns the quantile of e^(-r²), below 0.075; beyond the polynomials x² = 2 r² - log(2π x²) + 2 log(1 - 1/x² + 3/x⁴ -
+    15/x⁶).
+    """
     near, far = r <= 5, r > 27
     cut = far.choose(27.0, r)
     at = near.choose(cut - 1.6, cut - 5)
@@ -202,7 +204,7 @@ def _tail_quantile(r: Number) -> Number:
 
 
 def _log_normal_cdf(x: Number) -> Number:
-    """The logarithm of the probability that a standard normal number is below x."""
+    """Returns the logarithm of the probability that a standard normal number is below x."""
     y = x.intrinsic("fabs") * (1 / _ROOT_TWO)
     square = x * x * 0.5
     cut = (y > ERFC_END).choose(ERFC_END, y)
@@ -221,8 +223,8 @@ def _log_normal_cdf(x: Number) -> Number:
 
 
 def truncated_normal(u: Number, low: Number, high: Number) -> Number:
-    """The u-quantile of the standard normal distribution between two bounds, computed with logarithms of probabilities, so that it
-    is exact in both tails; an interval that lies mostly above 0 is mirrored.
+    """Returns the u-quantile of the standard normal distribution between two bounds, computed with logarithms of probabilities,
+    so that it is exact in both tails; an interval that lies mostly above 0 is mirrored.
     """
     dtype = u.dtype
     u, low, high = (x.to(dtypes.float64) for x in (u, low, high))
@@ -293,12 +295,12 @@ def _deviance(k: Number, mean: Number) -> Number:
 
 
 def poisson_log_mass(k: Number, mean: Number) -> Number:
-    """The logarithm of the probability of k >= 0 events where `mean` are expected."""
+    """Returns the logarithm of the probability of k >= 0 events where `mean` are expected."""
     return -_half_log(k) - _deviance(k, mean)
 
 
 def binomial_log_mass(k: Number, n: Number, p: Number) -> Number:
-    """The logarithm of the probability that k of n trials succeed, each with probability p; 0 <= k <= n, 0 < p < 1."""
+    """Returns the logarithm of the probability that k of n trials succeed, each with probability p; 0 <= k <= n, 0 < p < 1."""
     rest = n - k
     logs = _half_log(n) - _half_log(k) - _half_log(rest)
     return logs - _deviance(k, n * p) - _deviance(rest, n * (1 - p))

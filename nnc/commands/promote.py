@@ -63,13 +63,13 @@ class WeakNumber(WeakScalar):
 
 
 def as_operand(x: Any, where: str = "asarray", name: str = "x", dtype: dtypes.DType | None = None) -> Operand:
-    """`x` itself where it is an array or a number; nested lists become arrays (stacked, where they hold tracers).
+    """Returns `x` itself where it is an array or a number; nested lists become arrays (stacked, where they hold tracers).
 
     Args:
-        dtype: the dtype that a list will be converted to, so that its numbers need not fit into the defaults.
+        dtype: the dtype that a list will be converted to; its numbers need not fit into the default dtypes.
 
     Raises:
-        DTypeError, ArgumentTypeError: `x` is nothing nnc makes an array of.
+        DTypeError, ArgumentTypeError: nnc cannot make an array of `x`.
     """
     kind = type(x)
     if (
@@ -140,14 +140,14 @@ def _from_list(x: Sequence[Any], where: str, name: str, dtype: dtypes.DType | No
 
 
 def _whole_numbers(x: Any, array: NDArray, where: str, name: str, dtype: dtypes.DType | None) -> NDArray:
-    """The array of a list of integers in a dtype that holds them all: NumPy makes floats of `[1, 2**63]`. Others stay.
+    """Returns the array of a list of integers in a dtype that holds them all: NumPy makes floats of `[1, 2**63]`. Other arrays
+    stay.
 
     Args:
-        x: the list.
-        array: NumPy's array of it, neither of bools nor of signed integers.
+        array: NumPy's array of the list, neither of bools nor of signed integers.
         where: the function that errors name.
         name: the argument that errors name.
-        dtype: the dtype wanted; None: the default.
+        dtype: the wanted dtype; None: the default.
     """
     listed = (int, np.integer) if dtype is not None else int  # without a dtype, NumPy's numbers decide
     wanted = dtype or dtypes.DEFAULT_INT
@@ -179,7 +179,7 @@ def _walk(x: Any) -> Any:
 
 
 def shown_spec(x: Operand) -> TensorSpec:
-    """The spec that an operand shows: of a weak float with its default dtype."""
+    """Returns the spec that an operand shows: of a weak float with its default dtype."""
     return TensorSpec((), dtype_of(x)) if dtypes.is_scalar(x) else spec_of(x).update(dtype=dtype_of(x))
 
 
@@ -201,7 +201,7 @@ def with_weakness(x: Value, weak: dtypes.Weakness) -> Value:
 
 
 def dtype_of(x: Operand) -> dtypes.DType:
-    """The dtype that an operand shows; for a Python scalar its default dtype."""
+    """Returns the dtype that an operand shows; for a Python scalar its default dtype."""
     if dtypes.is_scalar(x):
         return dtypes.scalar_dtype(x)
     if getattr(x, "weak", False) is dtypes.NUMBER:
@@ -210,12 +210,14 @@ def dtype_of(x: Operand) -> dtypes.DType:
 
 
 def as_shown(x: Operand) -> Operand:
-    """An operand for Python code outside of traces, which sees a weak value in the dtype that it shows; others as they are."""
+    """Returns an operand for Python code outside of traces, which sees a weak value in the dtype that it shows; others as they
+    are.
+    """
     return astype(x, dtype_of(x)) if is_weak(x) else x
 
 
 def _memory_dtype(x: Operand) -> dtypes.DType:
-    """The dtype that an operand has in memory."""
+    """Returns the dtype that an operand has in memory."""
     dtype = getattr(getattr(x, "spec", x), "dtype", None)
     return dtype if isinstance(dtype, np.dtype) else spec_of(x).dtype
 
@@ -225,7 +227,7 @@ _IN_64_BITS = {dtypes.float32: dtypes.float64, dtypes.complex64: dtypes.complex1
 
 
 def result_dtype(*xs: Operand, where: str = "promotion") -> dtypes.DType:
-    """The dtype that the result of these operands shows.
+    """Returns the dtype that the result of these operands has for users.
 
     Raises:
         DTypeError: no dtype holds them all.
@@ -241,7 +243,7 @@ def result_dtype(*xs: Operand, where: str = "promotion") -> dtypes.DType:
 
 @lru_cache(maxsize=4096)
 def _promoted(operands: tuple[tuple[dtypes.DType, bool], ...]) -> dtypes.DType:
-    """The dtype that operands of these dtypes, weak or not, promote to.
+    """Returns the dtype that operands of these dtypes, weak or not, promote to.
 
     Raises:
         TypeError: no dtype holds them all.
@@ -259,12 +261,12 @@ def _describe(x: Operand) -> str:
 
 
 def to_dtype(dtype: Any, where: str, shape: Any = ()) -> dtypes.DType:
-    """The dtype that `dtype` names.
+    """Returns the dtype that `dtype` names.
 
     Args:
-        dtype: as users write it.
-        where: the function the user called, for messages.
-        shape: the shape before it among the arguments, for messages.
+        dtype: the dtype as the user wrote it.
+        where: the function that the user called, for messages.
+        shape: the argument for the shape, which stands before the dtype, for messages.
 
     Raises:
         DTypeError: nnc has no such dtype.
@@ -290,7 +292,7 @@ _SHAPED = frozenset({"zeros", "ones", "empty"})  # functions of a shape and a dt
 
 
 def astype(x: Operand, dtype: dtypes.DType, where: str = "astype") -> Array:
-    """`x` converted to `dtype`; numbers become constants.
+    """Converts `x` to `dtype`; numbers become constants.
 
     Raises:
         DTypeError: a Python integer does not fit into an integer dtype.
@@ -326,12 +328,12 @@ def _has_one_sign(x: bool | int | float | complex) -> bool:
 
 
 def promote(*xs: Any, where: str = "promotion", to: Any = None) -> list[Array]:
-    """The operands in their common dtype. `to` maps the common dtype to the one wanted (division leaves the integers)."""
+    """Returns the operands in their common dtype. `to` maps the common dtype to the one wanted (division leaves the integers)."""
     return _promote(as_operands(xs, where), where, to)
 
 
 def promote_compared(*xs: Any, where: str) -> list[Array]:
-    """The operands of a search in their common dtype: integers are compared, and need not fit into each other's."""
+    """Returns the operands of a search in their common dtype: integers are compared, and need not fit into each other's."""
     operands = as_operands(xs, where)
     kinds = [dtype_of(x) for x in operands]
     dtype = result_dtype(*operands, where=where)
@@ -350,15 +352,15 @@ def _lies_in(dtype: dtypes.DType, x: Operand) -> bool:
 
 
 def as_operands(xs: Sequence[Any], where: str, names: Sequence[str] = ()) -> list[Operand]:
-    """Operands; listed integers beside one of uint64 take this dtype where it holds them all.
+    """Converts to operands; lists of integers beside an operand of uint64 take this dtype where it holds them all.
 
     Args:
         xs: arrays, numbers or lists of numbers.
         where: the function that errors name.
-        names: of the arguments.
+        names: the names of the arguments.
 
     Raises:
-        DTypeError, ArgumentTypeError: one is nothing nnc makes an array of.
+        DTypeError, ArgumentTypeError: nnc cannot make an array of an operand.
     """
     names = names or ("x",) * len(xs)
     if any(isinstance(x, (list, tuple)) for x in xs) and any(getattr(x, "dtype", None) == dtypes.uint64 for x in xs):
@@ -368,7 +370,7 @@ def as_operands(xs: Sequence[Any], where: str, names: Sequence[str] = ()) -> lis
 
 def _beside_unsigned(x: Any, where: str, name: str) -> Operand:
     if isinstance(x, (list, tuple)):
-        with contextlib.suppress(DTypeError):  # one is negative, say
+        with contextlib.suppress(DTypeError):  # for example, one is negative
             made = as_operand(x, where, name, dtypes.uint64)
             if isinstance(made, np.ndarray) and made.dtype.kind in "iu" and made.size and made.min() >= 0:
                 return made.astype(np.uint64)
@@ -392,7 +394,7 @@ def _promote(operands: Sequence[Operand], where: str, to: Any) -> list[Value]:
 
 
 def broadcast(*xs: Value, where: str = "broadcast") -> list[Array]:
-    """The operands in their common shape.
+    """Broadcasts the operands to their common shape.
 
     Raises:
         ShapeError: the shapes do not broadcast.
@@ -416,10 +418,10 @@ def broadcast(*xs: Value, where: str = "broadcast") -> list[Array]:
 
 
 def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape that shapes broadcast to; NumPy's own function knows no more than 32 axes.
+    """Returns the shape that shapes broadcast to. NumPy's own function takes at most 32 axes.
 
     Raises:
-        ValueError: there is none.
+        ValueError: the shapes do not broadcast.
     """
     if all(len(shape) <= 32 for shape in shapes):
         return np.broadcast_shapes(*shapes)
@@ -445,7 +447,7 @@ def _shape_of(x: Value) -> tuple[int, ...]:
 
 
 def apply(command: Command, *xs: Any, where: str = "", to: Any = None) -> Value:
-    """An elementwise command on operands of any dtypes and shapes, promoted and broadcast as NumPy does."""
+    """Returns an elementwise command on operands of any dtypes and shapes, promoted and broadcast as NumPy does."""
     if _is_settled(xs, to):
         return command(*xs)
     where = where or command.name.rstrip("_")
@@ -458,7 +460,7 @@ def apply(command: Command, *xs: Any, where: str = "", to: Any = None) -> Value:
 
 
 def weakness_of_result(dtype: dtypes.DType, operands: Sequence[Operand]) -> dtypes.Weakness:
-    """The weakness of a result of this dtype in memory: weak are those of weak operands alone, and of integers that a
+    """Returns the weakness of a result of this dtype in memory: weak are those of weak operands alone, and of integers that a
     `numpy.float64` made 64-bit floats. Bools are strong.
     """
     if dtypes.is_bool(dtype):
@@ -501,7 +503,7 @@ def _compare_signs(command: Command, operands: Sequence[Operand], unsigned: int)
 
 
 def compare_beyond(command: Command, operands: Sequence[Operand]) -> Value | None:
-    """The result of comparing integers with integers that lie beyond their dtype; None where both fit into one dtype."""
+    """Returns the result of comparing integers with integers that lie beyond their dtype; None where both fit into one dtype."""
     if command not in _COMPARISONS:
         return None
     kinds = [dtype_of(x) for x in operands]

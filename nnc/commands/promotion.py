@@ -28,7 +28,7 @@ class PromotionWarning(UserWarning):
 
 
 class PromotionWatch:
-    """The lines that were named within one block; it stands among the modes.
+    """The lines that were named within one block; one of the modes.
 
     Args:
         action: "warn" or "error".
@@ -45,7 +45,7 @@ class PromotionWatch:
         self.traced: set[Hashable] = set()
 
     def note(self, where: str, dtype: dtypes.DType, operands: Mapping[str, Any]) -> None:
-        """Names the user's line, if it was not named before.
+        """Names the user's line, unless it was named before.
 
         Raises:
             DTypeError: the action is "error".
@@ -67,13 +67,13 @@ class PromotionWatch:
 
 
 def promotion_watch() -> PromotionWatch | None:
-    """The innermost watch that is switched on; None where there is none."""
+    """Returns the innermost watch that is switched on; None where there is none."""
     modes = get_context().modes
     return next((mode for mode in modes if isinstance(mode, PromotionWatch)), None) if WATCHED in modes else None
 
 
 def is_widened(dtype: dtypes.DType, strong: list[dtypes.DType]) -> bool:
-    """Whether operands of these dtypes, of which `dtype` is the common one, are floats of several widths, the widest of 64 bits."""
+    """Whether operands of these dtypes, whose common dtype is `dtype`, are floats of several widths, the widest of 64 bits."""
     return dtypes.real_dtype(dtype) == dtypes.float64 and any(
         dtypes.is_inexact(own) and dtypes.real_dtype(own) != dtypes.float64 for own in strong
     )

@@ -27,7 +27,7 @@ UNSIGNED_OF_WIDTH = {8 * dtype.itemsize: dtype for dtype in dtypes.UNSIGNED}
 
 
 def threefry2x32(key: tuple[NDArray, NDArray], counter: tuple[NDArray, NDArray]) -> tuple[NDArray, NDArray]:
-    """The cipher of two 32-bit words under a key of two; all are uint32 and broadcast.
+    """Returns the cipher of two 32-bit words under a key of two; all are uint32 and broadcast.
 
     Example:
         >>> word = lambda x: np.asarray(x, np.uint32)

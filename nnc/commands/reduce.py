@@ -131,7 +131,7 @@ def _reduction(
 
 
 def _at_once(function: np.ufunc, x: TensorSpec, axes: Shape) -> Callable[..., Any]:
-    """The function of arrays that reduces these axes."""
+    """Returns the function of arrays that reduces these axes."""
     is_long = function is np.add and x.dtype in _TOTALS and any(x.shape[axis] > _SHORT for axis in axes)
     return _sum if is_long else function.reduce
 
@@ -284,7 +284,8 @@ cumsum: Command = _cumulative(
 
 
 def _by_doubling(p: Value, s: Value, axis: int, combine: Callable[..., tuple[Value, Value]]) -> Value:
-    """The tangents of a cumulative command: pairs (value, tangent) combined with those 1, 2, 4 … places before (Blelloch, 1990).
+    """Returns the tangents of a cumulative command: pairs (value, tangent) combined with those 1, 2, 4 … places before
+    (Blelloch, 1990).
 
     `combine(p, s, q, t)` is the pair of a run (p, s) followed by a run (q, t). log2(n) steps, and no division.
     """
@@ -309,7 +310,7 @@ cumprod: Command = _cumulative("cumprod", _PRODUCT, derivative=Derivative(_cumpr
 
 
 def _running_extremum(pick: Command, holds: Command) -> Derivative:
-    """The tangent of the element that holds the record, the first of equal ones; that is the first NaN from there on."""
+    """Returns the tangent of the element that holds the record, the first of equal ones; that is the first NaN from there on."""
 
     def combine(p: Value, s: Value, q: Value, t: Value) -> tuple[Value, Value]:
         stays = holds(p, q)

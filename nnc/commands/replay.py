@@ -25,7 +25,7 @@ State = list[NDArray]
 
 
 def places(checkpoint: str | int, iterations: int) -> int:
-    """The number of states that a strategy keeps for so many iterations.
+    """Returns the number of states that a strategy keeps for so many iterations.
 
     Example:
         >>> places("sqrt", 1024), places("binomial", 1024), places(3, 1024)
@@ -48,7 +48,7 @@ def check_strategy(where: str, checkpoint: Any) -> None:
 
 
 def split(iterations: int, room: int) -> int:
-    """The number of iterations to advance before keeping a state, with `iterations` left to pull and `room` places."""
+    """Returns the number of iterations to advance before keeping a state, with `iterations` left to pull and `room` places."""
     repeats = 1
     while math.comb(room + repeats, room) < iterations:
         repeats += 1

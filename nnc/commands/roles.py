@@ -66,7 +66,7 @@ class Loop:
         return replace(self, **changes)
 
     def join(self, known: dict[Any, tuple[Graph, ...]] | None = None) -> Node:
-        """The node; `known` shares the sub-graphs that loops with the same sub-graphs and roles get."""
+        """Returns the node; `known` shares the sub-graphs that loops with the same sub-graphs and roles get."""
         key = self.graphs, *(tuple(x) for x in self._ends())
         graphs = known.get(key) if known is not None else None
         if graphs is None:
@@ -92,7 +92,7 @@ class Loop:
         return node.update(inputs=inputs, outputs=outputs, graphs=graphs, params=MappingProxyType(params))
 
     def _ends(self) -> list[tuple[tuple[Symbol, ...], tuple[Symbol, ...]]]:
-        """The inputs and the outputs of each sub-graph."""
+        """Returns the inputs and the outputs of each sub-graph."""
         ends = []
         for i in range(len(self.graphs)):
             reads = (
@@ -132,19 +132,19 @@ roles: Attribute[Callable[[Node], Loop]] = Attribute(
 
 
 def take_apart(node: Node) -> Loop | None:
-    """The roles of a node with sub-graphs; None for commands that are not known to have them."""
+    """Returns the roles of a node with sub-graphs; None for commands that are not known to have them."""
     rule = roles.get(node.command)
     return rule(node) if rule is not None else None
 
 
 def take_loop(node: Node) -> Loop | None:
-    """The roles of a loop; None for any other node."""
+    """Returns the roles of a loop; None for any other node."""
     loop = take_apart(node) if node.graphs else None
     return loop if loop is not None and loop.is_loop else None
 
 
 def branches(node: Node, lead: int) -> Loop:
-    """The roles of a node that runs one of its sub-graphs on all operands but the first `lead` ones."""
+    """Returns the roles of a node that runs one of its sub-graphs on all operands but the first `lead` ones."""
     return Loop(
         node,
         node.graphs,

@@ -26,9 +26,10 @@ class Reduction:
 
     Attributes:
         combine: elementwise command of two operands; associative, but for rounding, and commutative.
-        identity: dtype -> number that changes no other when it is combined with it.
-        idempotent: an element combined with itself stays as it is.
-        ordered: cumulative results of floats are made one after the other, since parts by themselves may lose all digits.
+        identity: maps a dtype to the number that changes no other when combined with it.
+        idempotent: whether an element combined with itself stays the same.
+        ordered: whether cumulative results of floats are computed one after the other, because separate parts may lose all
+            digits.
     """
 
     combine: Command
@@ -49,8 +50,8 @@ class Product:
     """A product of two operands.
 
     Attributes:
-        factors: positions of the two; the same one twice for a square.
-        keeps_zero: 0 times an infinity, or a NaN, is 0.
+        factors: the positions of the two factors; twice the same one for a square.
+        keeps_zero: whether 0 times an infinity, or times NaN, is 0.
     """
 
     factors: tuple[int, int] = (0, 1)
@@ -138,7 +139,7 @@ _NOTHING = InPlace()
 
 
 def in_place_facts(command: Command, params: Mapping[str, Any]) -> InPlace:
-    """The in-place facts of a command with these parameters."""
+    """Returns the in-place facts of a command with these parameters."""
     facts = inplace.get(command, _NOTHING)
     return facts(params) if callable(facts) else facts
 
@@ -147,7 +148,7 @@ def in_place_facts(command: Command, params: Mapping[str, Any]) -> InPlace:
 
 
 def check_same_spec(where: str, specs: Sequence[TensorSpec]) -> TensorSpec:
-    """The one shape and dtype of all `specs`; raises where they differ (commands neither broadcast nor convert)."""
+    """Returns the one shape and dtype of all `specs`; raises where they differ (commands neither broadcast nor convert)."""
     check_same_dtype(where, specs)
     if any(spec.shape != specs[0].shape for spec in specs):
         problem = f"shapes differ: {', '.join(str(spec.shape) for spec in specs)}."
@@ -185,7 +186,8 @@ def check_axes(where: str, axes: Sequence[int], ndim: int) -> tuple[int, ...]:
 
 
 def linear_in_all(command: str, transpose: TransposeRule) -> Derivative:
-    """The rules of a command that is linear in all its differentiable operands together (a sum of linear maps, one for each).
+    """Returns the rules of a command that is linear in all its differentiable operands together (a sum of linear maps, one for
+    each).
 
     Operands whose tangent is zero are replaced by zeros; integer operands (indices) are passed on as they are.
     """
@@ -201,7 +203,8 @@ def linear_in_all(command: str, transpose: TransposeRule) -> Derivative:
 
 
 def linear_in(command: str, transposes: Mapping[int, Callable[..., Value]]) -> Derivative:
-    """The rules of a command that is linear in each of the operands that `transposes` names, separately (a multilinear one).
+    """Returns the rules of a command that is linear in each of the operands that `transposes` names, separately (a multilinear
+    one).
 
     `transposes[i](ct, *operands, **params)` is the cotangent of operand i.
     """
@@ -234,7 +237,7 @@ def check_linear_in_one(command: str, operands: tuple[Value | Linear, ...]) -> N
 
 
 def not_linear(command: str, where: str, operands: Mapping[str, TensorSpec]) -> UnsupportedError:
-    """The error for transposing a command that is not linear `where`."""
+    """Returns the error for transposing a command that is not linear `where`."""
     fix = (
         "make the function given to linear_transpose, or the rule given to custom_jvp, linear in the "
         "arguments that it differentiates."
@@ -248,12 +251,12 @@ def is_differentiable(spec: TensorSpec) -> bool:
 
 
 def zeros(spec: TensorSpec) -> Value:
-    """A zero value of `spec`."""
+    """Returns a zero value of `spec`."""
     return get_command("full")(shape=spec.shape, dtype=spec.dtype, value=0)
 
 
 def add_tangents(a: Value | None, b: Value | None) -> Value | None:
-    """The sum of two tangents of one spec, either of which may be zero."""
+    """Adds two tangents of one spec; either may be zero."""
     if a is None or b is None:
         return b if a is None else a
     return get_command("add_tapes" if a.spec.dtype == TAPE else "add")(a, b)
@@ -283,7 +286,7 @@ def lead(size: int, x: Value, is_batched: bool) -> Value:
 
 
 def behind_batch(axis: int) -> int:
-    """The same axis behind a new leading one; one that is counted from the end stays."""
+    """Returns the same axis behind a new leading one; one that is counted from the end stays."""
     return axis + 1 if axis >= 0 else axis
 
 

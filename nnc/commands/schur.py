@@ -94,7 +94,8 @@ def _reflect(t: NDArray, z: NDArray, column: NDArray, at: int, first: int) -> No
 
 
 def _deflated_from(t: NDArray, end: int, *, anywhere: bool) -> int:
-    """The first row of the last block whose elements below the diagonal are not negligible; a negligible one is set to 0.
+    """Returns the first row of the last block whose elements below the diagonal are not negligible; a negligible one is set to
+    0.
 
     It is negligible beside its neighbours, or beside the largest element: the noise of large ones may hide small eigenvalues.
     """
@@ -157,7 +158,7 @@ def _standardise(t: NDArray, z: NDArray, at: int) -> None:
 
 
 def _complex_triangle(t: NDArray) -> tuple[NDArray, NDArray]:
-    """A triangle R and a unitary Q with Q R Qᴴ = t, for `t` with blocks of two rows on its diagonal."""
+    """Returns a triangle R and a unitary Q with Q R Qᴴ = t, for `t` with blocks of two rows on its diagonal."""
     r = t.astype(np.result_type(t, np.complex64))
     q = np.eye(len(t), dtype=r.dtype)
     for i in np.flatnonzero(np.diagonal(t, -1)):
@@ -242,7 +243,7 @@ def _sylvester_reference(a: NDArray, b: NDArray, c: NDArray) -> Any:
 
 
 def _sylvester_jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...]) -> Tangents:
-    """A dX + dX B = dC − dA X − X dB."""
+    """Returns a dX + dX B = dC − dA X − X dB."""
     (a, b, _), (ta, tb, right), x = primals, tangents, outputs[0]
     if ta is not None:
         right = add_tangents(right, -matmul(ta, x))

@@ -56,7 +56,7 @@ def _broadcast_infer(x: TensorSpec, *, shape: Shape, axes: Shape | None = None) 
 
 
 def broadcast_axes(ndim: int, shape: Shape, axes: Shape | None) -> Shape:
-    """The output axis of each input axis: `axes`, or the last ones."""
+    """Returns the output axis of each input axis: `axes`, or the last ones."""
     return axes if axes is not None else tuple(range(len(shape) - ndim, len(shape)))
 
 
@@ -148,7 +148,7 @@ def _transpose_infer(x: TensorSpec, *, permutation: Shape) -> TensorSpec:
 
 
 def invert_permutation(permutation: Sequence[int]) -> Shape:
-    """The permutation that undoes `permutation`."""
+    """Returns the permutation that undoes `permutation`."""
     inverse = [0] * len(permutation)
     for i, axis in enumerate(permutation):
         inverse[axis] = i

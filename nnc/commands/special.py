@@ -38,7 +38,7 @@ erfc: Command = elementwise(
 def _special(
     name: str, function: Callable[..., NDArray], partial: Callable[..., Value], scalar: str | None = None
 ) -> Command:
-    """An elementwise function of one float array; `partial(x, output, **params)` is its derivative."""
+    """Returns an elementwise function of one float array; `partial(x, output, **params)` is its derivative."""
 
     def infer(x: TensorSpec, **params: Any) -> TensorSpec:
         check_dtype(name, x, *FLOAT)
@@ -212,7 +212,7 @@ _WEIGHTS = np.where(np.arange(1, 49) == 48, 0.5, 1.0) / 48  # the trapezoidal ru
 
 
 def _ie_moment(x: NDArray, *, n: int) -> NDArray:
-    """The mean of vⁿ exp(-v |x|) over angles θ, v = 1 - cos θ; from 30 on by Watson's lemma. No term is negative."""
+    """Returns the mean of vⁿ exp(-v |x|) over angles θ, v = 1 - cos θ; from 30 on by Watson's lemma. No term is negative."""
     size = np.abs(x).astype(np.float64)
     near, far = np.minimum(size, _FAR), np.maximum(size, _FAR)
     total = np.full_like(near, 1 / 96 if n == 0 else 0)

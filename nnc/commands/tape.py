@@ -62,22 +62,22 @@ class Tape:
         self._rows[index, ...] = row
 
     def read(self, index: int) -> NDArray:
-        """A row."""
+        """Returns a row."""
         return self._rows[index, ...]
 
     def rows(self) -> NDArray:
-        """All rows."""
+        """Returns all rows."""
         return self._rows[: self.length]
 
     @classmethod
     def of(cls, rows: NDArray) -> Tape:
-        """A tape of these rows."""
+        """Returns a tape of these rows."""
         tape = cls(rows.shape[1:], rows.dtype, len(rows))
         tape._rows[...], tape.length = rows, len(rows)
         return tape
 
     def each(self, numbers: Callable[..., NDArray], tapes: Callable[..., NDArray], *others: Tape) -> Tape | int:
-        """A tape of the results of `numbers` for all rows, or, where the rows are tapes, `tapes` of one after the other."""
+        """Returns a tape of the results of `numbers` for all rows, or, where the rows are tapes, `tapes` of one after the other."""
         rows = [tape.rows() for tape in (self, *others)]
         if self._rows.dtype != TAPE:
             return Tape.of(numbers(*rows))
@@ -87,10 +87,10 @@ class Tape:
 
 
 def _rows_of(count: int, shape: tuple[int, ...], dtype: Any) -> NDArray:
-    """Memory for rows.
+    """Allocates memory for rows.
 
     Raises:
-        OutOfMemoryError: the system does not give it.
+        OutOfMemoryError: the system has no memory left.
     """
     try:
         check_memory(count * math.prod(shape) * np.dtype(dtype).itemsize)
@@ -104,18 +104,18 @@ def _rows_of(count: int, shape: tuple[int, ...], dtype: Any) -> NDArray:
 
 
 def tape_spec(handle: tuple[int, ...] = ()) -> TensorSpec:
-    """The spec of a tape; `handle` are the leading axes that vmap gave it."""
+    """Returns the spec of a tape; `handle` are the leading axes that vmap gave it."""
     return TensorSpec(handle, TAPE)
 
 
 def tape_handles(shapes: Iterable[tuple[int, ...]]) -> Handles:
-    """The parameter `handles` of a loop that yields tapes with these leading axes."""
+    """Returns the parameter `handles` of a loop that yields tapes with these leading axes."""
     handles = tuple(shapes)
     return handles if any(handles) else ()
 
 
 def tape_specs(handles: Handles, count: int) -> list[TensorSpec]:
-    """The specs of the tapes that a loop yields."""
+    """Returns the specs of the tapes that a loop yields."""
     if handles and len(handles) != count:
         fix = "give one for each tape, or none."
         raise user_error(ArgumentError, "loop", f"{count} tapes cannot have {len(handles)} handles.", fix=fix)
@@ -123,7 +123,7 @@ def tape_specs(handles: Handles, count: int) -> list[TensorSpec]:
 
 
 def read_row(tape: NDArray, index: int, spec: TensorSpec) -> NDArray:
-    """A row of a tape; zeros where it has none."""
+    """Returns a row of a tape; zeros where it has none."""
     return _row(tape.flat[0] if tape.size else 0, index, spec)
 
 
@@ -166,7 +166,7 @@ def _as_handle(tape: Tape | int, handle: tuple[int, ...]) -> NDArray:
 
 
 def as_handles(tapes: Sequence[Tape], handles: Handles) -> list[NDArray]:
-    """The values of tapes that a loop has written."""
+    """Returns the values of tapes that a loop has written."""
     return [_as_handle(tape, handle) for tape, handle in zip(tapes, handles or ((),) * len(tapes), strict=True)]
 
 
@@ -229,7 +229,7 @@ def _tape_axis(params: dict[str, Any]) -> dict[str, Any]:
     return {**params, "axis": params["axis"] + 1}
 
 
-# A tape of no batch among tapes of one: it gets the axis, of which its rows have one element that stands for all; and the
+# A tape of no batch among tapes of one: it gets the axis, along which its rows have one element that stands for all; and the
 # sum of the cotangents of all elements.
 spread_tape: Command = register(
     "spread_tape",

@@ -33,8 +33,8 @@ NDArray = np.ndarray[Any, Any]
 
 
 def _complex_tanh(x: NDArray) -> NDArray:
-    """NumPy's, but of an infinite real part: the standard wants ±1 with an imaginary 0 of the sign of the operand's, as the
-    limit is, where C99 takes the sign of sin(2 y), which goes round and round.
+    """NumPy's tanh, except for an infinite real part: the standard gives the limit, ±1 with an imaginary 0 of the operand's
+    sign, but C99 takes the sign of sin(2 y), which has no limit.
     """
     limit = np.empty_like(x)
     limit.real[...], limit.imag[...] = np.copysign(1, x.real), np.copysign(0, x.imag)
@@ -165,7 +165,7 @@ def _slope_of_atan(x: Value) -> Value:
 
 
 def _slope_of_tanh(x: Value) -> Value:
-    """1 / cosh² x = 4 e / (1 + e)², where e = exp(-2 x) or exp(2 x), of which one does not overflow."""
+    """1 / cosh² x = 4 e / (1 + e)², where e = exp(-2 x) or exp(2 x), whichever does not overflow."""
     if not dtypes.is_complex(x.dtype):
         return logistic_density(x * 2) * 4
     e = exp(select(less(real(x), full_like(real(x), 0)), x, -x) * 2)

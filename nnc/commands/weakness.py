@@ -2,7 +2,7 @@
 
 A command's float results are weak where all of its float operands are, its integer results where all of its operands are weak
 integers. So indexing, joining, reductions and formulas of Python numbers are weak without a word in each of them. Results of
-conversions are strong, and so are bools and positions. Commands with sub-graphs say it by themselves.
+conversions are strong, and so are bools and positions. Commands with sub-graphs have rules of their own.
 """
 
 from __future__ import annotations
@@ -22,13 +22,11 @@ _STRONG = frozenset({"argmax", "argmin", "argsort", "convert", "fit", "pure_call
 def with_inherited_weakness(
     command: Command, operands: Sequence[Any], graphs: Sequence[Any], results: Sequence[Any]
 ) -> Sequence[Any]:
-    """The results of a command with the weakness that they have by these operands.
+    """Gives the results of a command the weakness that follows from these operands.
 
     Args:
-        command: an operation.
         operands: arrays, tracers and constants.
-        graphs: sub-graphs of the command.
-        results: arrays or tracers, which are strong.
+        results: arrays or tracers, all strong.
     """
     for x in operands:
         if getattr(x, "weak", False) and not graphs:
@@ -40,12 +38,11 @@ def with_inherited_weakness(
 def inherited_weakness(
     command: Command, operands: Sequence[Any], results: Sequence[TensorSpec]
 ) -> list[dtypes.Weakness]:
-    """The weakness of each result of a command on these operands. Scalars are constants of formulas and count for nothing.
+    """Returns the weakness of each result of a command on these operands. Scalars are constants of formulas and do not count.
 
     Args:
         command: an operation without sub-graphs.
         operands: arrays, tracers and constants.
-        results: specs of the results.
     """
     strong: list[dtypes.Weakness] = [False] * len(results)
     if command.name in _STRONG:

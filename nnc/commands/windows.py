@@ -23,10 +23,11 @@ def window_shape(
     dilation: Shape,
     operands: Mapping[str, Any] | None = None,
 ) -> Shape:
-    """The number of windows that fit along each axis: floor((n + low + high - dilation · (window - 1) - 1) / stride) + 1.
+    """Returns the number of windows that fit along each axis: floor((n + low + high - dilation · (window - 1) - 1) / stride) +
+    1.
 
     Raises:
-        ArgumentError: a parameter has another number of axes, or a value that makes no sense.
+        ArgumentError: a parameter has another number of axes, or an impossible value.
         ShapeError: a window is bigger than the padded input.
 
     Example:
@@ -79,13 +80,15 @@ def _count(
 
 
 def spatial_axes(ndim: int, rank: int, channels_last: bool = False) -> slice:
-    """The axes of an array on which windows of `rank` axes move: the last ones, or those before the last."""
+    """Returns the axes of an array on which windows of `rank` axes move: the last ones, or those before the last."""
     end = ndim - 1 if channels_last else ndim
     return slice(end - rank, end)
 
 
 def with_channels(reference: Callable[..., Any]) -> Callable[..., Any]:
-    """A reference of windows on the last axes, with the parameter `channels_last`: windows on the axes before the last one."""
+    """Returns a reference of windows on the last axes, with the parameter `channels_last`: windows on the axes before the last
+    one.
+    """
 
     def run(*operands: Any, channels_last: bool = False, **params: Any) -> Any:
         if not channels_last:
@@ -118,7 +121,7 @@ def offsets(window: Shape, stride: Shape, dilation: Shape, out: Shape) -> Iterat
 
 
 def sliding(x: Any, window: Shape, stride: Shape, dilation: Shape, out: Shape) -> Any:
-    """The windows (*leading, *window, *out) of a padded input (*leading, *spatial)."""
+    """Returns the windows (*leading, *window, *out) of a padded input (*leading, *spatial)."""
     lead = x.shape[: x.ndim - len(window)]
     places = [x[index] for _, index in offsets(window, stride, dilation, out)]
     return np.stack(places, axis=len(lead)).reshape((*lead, *window, *out))

@@ -23,10 +23,10 @@ _MEMORY = attrgetter("memory")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inputs:
-    """The way to find the inputs of a program among the dynamic leaves of a call and the arrays that the function captures.
+    """Finds the inputs of a program among the dynamic leaves of a call and the arrays that the function captures.
 
     Attributes:
-        reads: for each input, the position of the leaf that it is, and its spec.
+        reads: for each input that is a leaf, the leaf's position and its spec.
         reads_all: whether these are all leaves, in their order.
         captured: the arrays for the inputs after the leaves.
         donated: positions of donated leaves.
@@ -47,11 +47,11 @@ class Inputs:
         return self.reads_all and not self.donated
 
     def memory(self, leaves: Sequence[Any], kept: PackedWeights | None) -> list[Any]:
-        """The memory of all inputs; inputs that are overwritten are left to the program alone.
+        """Returns the memory of all inputs; the program alone holds that of inputs that it overwrites.
 
         Args:
-            leaves: the dynamic leaves of a call, which are known to fit.
-            kept: makes the packed inputs, which stand last.
+            leaves: the dynamic leaves of a call; callers have checked that they fit.
+            kept: makes the packed inputs, which are the last ones.
         """
         made: Sequence[Any] = ()
         if kept is not None:  # which counts other references to arrays, so before there are more
@@ -105,12 +105,12 @@ class Inputs:
 
 @dataclass(frozen=True, slots=True)
 class Outputs:
-    """The way from the outputs of a program to the function's result.
+    """Builds a function's result from the outputs of a program.
 
     Attributes:
         tree: the result, with a place for each output.
-        specs: of the outputs.
-        weak: outputs that take the dtype of arrays that they meet.
+        specs: the specs of the outputs.
+        weak: which outputs take the dtype of arrays that they meet.
         is_array: whether the result is one array, in no container.
     """
 
@@ -121,21 +121,21 @@ class Outputs:
 
     @classmethod
     def of(cls, tree: FlatTree, specs: tuple[TensorSpec, ...], weak: tuple[dtypes.Weakness, ...]) -> Outputs:
-        """The outputs of these specs in their places of a result."""
+        """Returns the outputs of these specs in their places of a result."""
         return cls(tree, specs, weak, tree.treedef.is_leaf() and len(tree.where) == 1)
 
     def result(self, memory: Sequence[Any]) -> Any:
-        """The function's result, of the memory of all outputs."""
+        """Returns the function's result, of the memory of all outputs."""
         if self.is_array:
             return new_array(memory[0], self.specs[0], self.weak[0])
         return self.tree.build(list(map(new_array, memory, self.specs, self.weak)))
 
     def build(self, values: Sequence[Any]) -> Any:
-        """The function's result with these values for the outputs of the graph, for another trace."""
+        """Returns the function's result with these values for the outputs of the graph, for another trace."""
         return self.tree.build([with_weakness(x, weak) for x, weak in zip(values, self.weak, strict=True)])
 
     def in_order(self, order: Sequence[int]) -> Results:
-        """The arrays that compiled code makes, in the order in which it makes them."""
+        """Returns the arrays that compiled code makes, in the order in which it makes them."""
         by_place = sorted(zip(order, self.specs, self.weak, strict=True), key=itemgetter(0))
         return Results([spec for _, spec, _ in by_place], [weak for *_, weak in by_place], self.is_array)
 

@@ -104,9 +104,9 @@ def compile(
             in float32 and float64: results differ from eager results in the last digit.
         flush_denormals: whether numbers below the smallest normal one count as 0, with which processors compute ten
             times as fast; by default in all that computes nothing in float64. Never in LAPACK's kernels.
-        precision: of products of float32 on graphics processors: "float32", or the faster "tf32" (10 bits of mantissa) and
-            "bfloat16" (7 bits), which add up in float32; by default the environment's NNC_PRECISION, else "float32". The CPU
-            computes in float32 in any case.
+        precision: the precision of products of float32 on graphics processors: "float32", or the faster "tf32" (10 bits of
+            mantissa) and "bfloat16" (7 bits), which add up in float32; by default the environment's NNC_PRECISION, else
+            "float32". The CPU computes in float32 in any case.
         max_traces: how many traces are allowed; without it, `nnc.errors.RetraceWarning` tells of the 8th, 16th and so
             on.
 
@@ -397,7 +397,7 @@ def _run_eagerly(call: Call) -> Any:
 
 
 def recorder_of(leaves: Iterable[Any]) -> Any:
-    """The dynamic graph whose variables are among `leaves`, if they hold no other traced values."""
+    """Returns the dynamic graph whose variables are among `leaves`, if they hold no other traced values."""
     owners = {id(leaf.owner): leaf.owner for leaf in leaves if isinstance(leaf, Tracer)}
     owner = next(iter(owners.values())) if len(owners) == 1 else None
     return owner if getattr(owner, "is_recorder", False) else None

@@ -28,12 +28,10 @@ from nnc.trace.core.on_device import DeviceInterpreter
 
 
 class QueuedProgram:
-    """A program on a device, for values of the inputs of its graph.
+    """A program on a device, called with values for the inputs of its graph.
 
     Args:
-        name: of the function, for messages.
-        program: was lowered for the device.
-        interpreter: of the device.
+        name: the function's name in messages.
     """
 
     def __init__(self, name: str, program: Program, interpreter: Any) -> None:
@@ -48,10 +46,10 @@ class QueuedProgram:
         """Queues the program, and returns its outputs. Arrays of the CPU are sent.
 
         Args:
-            arrays: for all inputs, or their elements; they stay as they are.
+            arrays: arrays, or their elements, for all inputs; they are not overwritten.
 
         Raises:
-            OutOfMemoryError: the device has no memory for the results.
+            OutOfMemoryError: the device has no memory for the outputs.
         """
         interpreter = self._interpreter
         with self._lock:
@@ -83,11 +81,7 @@ class DeviceProgram(QueuedProgram):
     """A compiled function on a device.
 
     Args:
-        name: of the function, for messages.
-        program: was lowered for the device.
-        inputs: how its inputs are found in a call.
-        outputs: how its outputs become the function's result.
-        interpreter: of the device.
+        name: the function's name in messages.
     """
 
     def __init__(self, name: str, program: Program, inputs: Inputs, outputs: Outputs, interpreter: Any) -> None:
@@ -96,7 +90,8 @@ class DeviceProgram(QueuedProgram):
         self._captured: list[DeviceMemory] | None = None
 
     def run(self, leaves: Sequence[Any]) -> Any:
-        """The result for dynamic leaves that are known to fit. It is queued, and need not be computed yet.
+        """Queues the program for dynamic leaves, which callers have checked, and returns the result, which may not be computed
+        yet.
 
         Args:
             leaves: arrays of the device, arrays of the CPU, NumPy arrays and numbers; callers refuse arrays of other devices.
@@ -121,7 +116,7 @@ class DeviceProgram(QueuedProgram):
         return arrays[0] if self._outputs.is_array else self._outputs.tree.build(arrays)
 
     def _place(self, leaf: Any, spec: TensorSpec) -> DeviceMemory:
-        """The memory of an argument on the device."""
+        """Returns the memory of an argument on the device."""
         if type(leaf) is DeviceArray and leaf.owner is self._interpreter:
             return leaf.alive()
         value = as_value(astype(leaf, spec.dtype, "argument") if is_scalar(leaf) else leaf)
@@ -130,7 +125,7 @@ class DeviceProgram(QueuedProgram):
         return memory
 
     def _own(self, leaf: Any, memory: list[Any], place: int) -> DeviceMemory:
-        """The memory of a donated argument, which the program may write over: a copy where somebody else sees it."""
+        """Returns the memory of a donated argument, which the program may write over: a copy where somebody else sees it."""
         own: DeviceMemory = memory[place]
         if not isinstance(leaf, DeviceArray):
             return self._interpreter.copy(own) if own.is_shared else own  # was sent for this call
@@ -143,7 +138,7 @@ class DeviceProgram(QueuedProgram):
 
 
 def program_of(graph: Graph, interpreter: DeviceInterpreter) -> Callable[[Sequence[Array]], Sequence[Array]]:
-    """The commands of an eager call as a program of a device."""
+    """Returns the commands of an eager call as a program of a device."""
     options = Options.from_environment().update(device=interpreter.device.name, cache_folder=None)  # it is a few steps
     tools = toolchain(options.device)
     program = lower(graph, options, tools.choose_kernel, tools.compiler() if options.native else None)
@@ -151,7 +146,7 @@ def program_of(graph: Graph, interpreter: DeviceInterpreter) -> Callable[[Sequen
 
 
 def _ready(arrays: list[DeviceArray]) -> list[DeviceArray]:
-    """The results of a call, for which the host waits if the user wants that."""
+    """Returns the results of a call, for which the host waits if the user wants that."""
     if waits_in_each_call():
         for array in arrays:
             array.block_until_ready()

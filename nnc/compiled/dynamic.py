@@ -95,7 +95,7 @@ class DynamicGraph(Recorder):
 
     @api_boundary
     def variable(self, array: Any = None) -> Variable:
-        """A variable bound to `array`; without one, it is absent until it is first written with `set`.
+        """Returns a variable bound to `array`; without one, it is absent until it is first written with `set`.
 
         Args:
             array: anything nnc makes an array of, or None.
@@ -108,7 +108,7 @@ class DynamicGraph(Recorder):
 
     @api_boundary
     def constant(self, array: Any = None) -> Variable:
-        """The same, but no derivative flows through it.
+        """Returns the same, but no derivative flows through it.
 
         Args:
             array: anything nnc makes an array of, or None.
@@ -116,7 +116,7 @@ class DynamicGraph(Recorder):
         return self.make(array, constant=True)
 
     def no_grad(self) -> ContextChange:
-        """A block within which commands run but nothing is recorded: results are constants.
+        """Returns a block within which commands run but nothing is recorded: results are constants.
 
         Example:
             >>> g = nnc.DynamicGraph()
@@ -178,7 +178,7 @@ class DynamicGraph(Recorder):
         return chosen
 
     def _device_of(self, bindings: Sequence[Binding]) -> str | None:
-        """The device of losses and inputs; None for the CPU."""
+        """Returns the device of losses and inputs; None for the CPU."""
         device = device_of([x.array for x in bindings if x.array is not None]) if self.uses_devices else None
         return None if device is None else device.device.name
 
@@ -204,7 +204,7 @@ class DynamicGraph(Recorder):
         return known
 
     def _program(self, graph: Graph, device: str | None) -> Run:
-        """The program of a graph; equal graphs share one."""
+        """Returns the program of a graph; equal graphs share one."""
         try:
             key = structural_hash(graph), device
         except GraphError:  # a parameter such as a function: no two are known to be equal
@@ -217,7 +217,7 @@ class DynamicGraph(Recorder):
 
     @staticmethod
     def _native_program(graph: Graph) -> Callable[[Sequence[NDArray]], list[NDArray]] | None:
-        """The program of commands that ran often; None where it would run them one by one, too.
+        """Returns the program of commands that ran often; None where it would run them one by one, too.
 
         Denormal numbers stay, as they do where commands run one by one: results do not depend on how often something ran.
         """
@@ -310,7 +310,7 @@ class DynamicGraph(Recorder):
         return result
 
     def _argument(self, leaf: Any) -> Any:
-        """An argument whose value may be another one next time: not a number or array that stands in the function."""
+        """Returns an argument whose value may be another one next time: not a number or array that stands in the function."""
         if hasattr(leaf, "owner"):
             return leaf
         constant = self.constant(with_weakness(as_value(leaf), False))
@@ -439,7 +439,7 @@ def _queued(name: str, program: Program, device: str) -> QueuedProgram:
 
 
 def _make_run(graph: Graph, device: str | None) -> Run:
-    """The function that runs a graph on the elements of arrays."""
+    """Returns the function that runs a graph on the elements of arrays."""
     if device is not None:
         program = _lower(graph, Options.from_environment().update(device=device))
         return _queued(graph.name, program, device).run_arrays

@@ -99,7 +99,7 @@ class Lowered:
         return self._staged.graph
 
     def as_text(self) -> str:
-        """The graph as text."""
+        """Returns the graph as text."""
         return str(self._staged.graph)
 
     def __repr__(self) -> str:
@@ -210,8 +210,8 @@ def prefetching(call: Call, options: Options) -> AbstractContextManager[Prefetch
 
 
 def _arena_entry(call: Call, options: Options, folder: Path) -> CacheEntry:
-    """The cache entry of the size of arena that calls like this one need. The place is found before the function is traced, so
-    that it knows the function by where it is defined, and arguments by how many there are of each spec.
+    """Returns the cache entry of the size of arena that calls like this one need. The place is found before the function is
+    traced, so that it knows the function by where it is defined, and arguments by how many there are of each spec.
     """
     fun, counts = call.signature.fun, Counter(spec for spec, _ in call.key.specs())
     arguments = {str(spec): count for spec, count in counts.items()}
@@ -224,10 +224,10 @@ class Executable:
     """A program ready to run, with its graph, memory plan, schedule and costs.
 
     Attributes:
-        graph: the graph of the wanted outputs.
-        snapshot: captured Python values, which must stay as they were.
-        timings: seconds of each part of the compilation.
-        options: options of the compilation.
+        graph: the graph of the outputs that are used.
+        snapshot: the captured Python values, which must not change.
+        timings: the seconds of each part of the compilation.
+        options: the options of the compilation.
     """
 
     graph: Graph
@@ -286,7 +286,7 @@ class Executable:
         return found
 
     def as_text(self) -> str:
-        """The program as text: steps with their kernels and buffers."""
+        """Returns the program as text: steps with their kernels and buffers."""
         return self._program.as_text()
 
     def __repr__(self) -> str:
@@ -377,8 +377,8 @@ class Executable:
         return run_directly
 
     def _direct(self, pattern: CallPattern) -> Direct | None:
-        """The function that calls the program on the dynamic leaves of calls without Python in between; None where that cannot
-        be.
+        """Returns the function that calls the program on the dynamic leaves of calls without Python in between; None where that
+        cannot be.
         """
         if self._elsewhere is not None:
             return None
@@ -412,7 +412,7 @@ class Executable:
         return user_error(OutOfMemoryError, name_of(self._signature.fun), problem, operands=largest, fix=fix)
 
     def profile(self, leaves: Sequence[Any]) -> ScheduleReport:
-        """The begin and end of each step of one run on these dynamic leaves, which are known to fit."""
+        """Returns the begin and end of each step of one run on these dynamic leaves, which are known to fit."""
         watch = schedule_watch(len(self._program.bound.steps))
         watched = replace(self, _program=self._program.watched(watch))
         watched.run(leaves)
@@ -444,7 +444,7 @@ def _row_text(row: MemoryRow) -> str:
 
 @cache
 def _boxes() -> ArrayLayout | None:
-    """The layout of `Array` objects; None where it is not known."""
+    """Returns the layout of `Array` objects; None where it is not known."""
     data = np.zeros(1, np.float32)
     return ArrayLayout.like(new_array(data, TensorSpec(data.shape, data.dtype), weak=True))
 

@@ -23,8 +23,8 @@ _FAMILIES = 256  # of calls of one function
 
 @dataclass(frozen=True, slots=True)
 class _Family:
-    """Calls that differ in numbers of fields alone: the numbers of the first call, which ones have changed since, and which ones
-    must stay settings. Numbers are counted in the order of the arguments.
+    """Calls that differ only in the numbers in fields: the numbers of the first call, those that have changed since, and those
+    that must stay settings. Numbers are counted in the order of the arguments.
     """
 
     first: tuple[int | float, ...]
@@ -43,11 +43,10 @@ class FreedNumbers:
         self._families.clear()
 
     def free(self, call: Call, device: str | None) -> Call:
-        """Returns a call with operands in place of the numbers that have changed, or the call itself.
+        """Returns a call with operands in place of the numbers that have changed since earlier calls, or the call itself.
 
         Args:
-            call: the call as it was given.
-            device: where the function was told to run.
+            device: the device that the user chose.
         """
         numbers: list[int | float] = []
         whole = _with_freed(call, None, device, numbers)
@@ -65,12 +64,11 @@ class FreedNumbers:
         return _with_freed(call, chosen, device) if chosen else call
 
     def trace(self, call: Call, device: str | None, trace: Callable[[Call], T]) -> tuple[Call, T]:
-        """Traces the function with as many changed numbers as operands as it allows.
+        """Traces the function for a call in which as many changed numbers as it allows are operands.
 
         Args:
-            call: the call as it was given.
-            device: where the function was told to run.
-            trace: traces it for a call.
+            device: the device that the user chose.
+            trace: traces the function for a call.
 
         Returns:
             the call that was traced, and the trace.
@@ -104,10 +102,9 @@ def _with_freed(
     """Returns a call with arrays in place of numbers in fields; the call itself where it has no such numbers.
 
     Args:
-        call: the call as it was given.
-        chosen: which numbers; None: all.
-        device: where the function was told to run.
-        numbers: receives all of them.
+        chosen: the positions of the numbers to replace; None: all.
+        device: the device that the user chose.
+        numbers: a list to which all these numbers are added.
     """
 
     def change(i: int, number: int | float) -> Any:

@@ -47,14 +47,12 @@ def lower(
     compiler: Compiler | None = None,
     expect: Callable[[ProgramAbi], None] | None = None,
 ) -> Program:
-    """The program that computes `graph`.
+    """Lowers `graph` to a program.
 
     Args:
-        graph: any graph; its inputs are the program's.
-        options: see Options.
-        choose_kernel: the kernel for a command on inputs of these specs, and on this machine.
-        compiler: of kernels and programs; without one, steps run from Python.
-        expect: is told the memory needs of calls before code is compiled or loaded.
+        choose_kernel: returns the kernel for a command on inputs of some specs, and on some machine.
+        compiler: compiles kernels and programs; without one, steps run from Python.
+        expect: called with the memory needs of calls before code is compiled or loaded.
 
     Raises:
         MemoryBudgetError: a call would allocate more than `options.memory_budget`.
@@ -87,12 +85,12 @@ def _name_of(choose_kernel: ChooseKernel) -> str:
 
 
 class _Lowering:
-    """Makes the program of a graph, and the programs of sub-graphs that its steps run.
+    """Lowers a graph to a program, and the sub-graphs that its steps run.
 
     Args:
-        options: of the graph that is lowered.
-        choose_kernel: the kernel for a command on inputs of these specs, and on this machine.
-        compiler: of kernels and programs; None: steps run from Python.
+        options: the options of the whole graph.
+        choose_kernel: returns the kernel for a command on inputs of some specs, and on some machine.
+        compiler: compiles kernels and programs; None: steps run from Python.
     """
 
     def __init__(self, options: Options, choose_kernel: ChooseKernel, compiler: Compiler | None) -> None:
@@ -109,7 +107,7 @@ class _Lowering:
         )  # programs that references run, on arrays that the host reads
 
     def new_program(self, graph: Graph, expect: Callable[[ProgramAbi], None] | None) -> Program:
-        """The program of the graph; `expect` is told the memory needs of calls once memory is planned."""
+        """Returns the program of the graph; `expect` is told the memory needs of calls once memory is planned."""
         queue = self._queue(self.options)
         queue.begin()
         planned = plan(graph, self.options, self.workspace, queue)
@@ -167,13 +165,12 @@ class _Lowering:
 def plan(
     graph: Graph, options: Options, workspace: Workspace = no_workspace, queue: KernelQueue | None = None
 ) -> Planned:
-    """The memory plan of `graph`, for which neither kernels nor memory are needed.
+    """Plans the memory of `graph`; this needs neither kernels nor memory.
 
-    Where the plan exceeds `options.memory_budget`, values are rematerialized; where that does not help, the smallest plan found is
-    returned.
+    Where the plan exceeds `options.memory_budget`, values are rematerialized. If no plan fits, the smallest one is returned.
 
     Args:
-        workspace: bytes that the kernel of a node needs while it runs.
+        workspace: returns the bytes that the kernel of a node needs while it runs.
         queue: prints kernels meanwhile.
     """
     queue, silent = queue or KernelQueue(), KernelQueue()

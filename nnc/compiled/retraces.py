@@ -67,7 +67,7 @@ def difference(fun: Fun, old: Key, new: Key) -> str:
 
 
 def describe(changes: Sequence[Change]) -> str:
-    """The texts of changes in one line."""
+    """Returns the texts of changes in one line."""
     return "; ".join(change.text for change in changes)
 
 
@@ -91,7 +91,7 @@ def differences(fun: Fun, old: Key, new: Key) -> list[Change]:
 
 
 def captured_changes(texts: Sequence[str]) -> list[Change]:
-    """The changes of values that a function takes from outside, which a snapshot words."""
+    """Returns the changes of values that a function takes from outside, which a snapshot words."""
     return [Change(text, _OBJECT if "was replaced by another" in text else _CAPTURED) for text in texts]
 
 
@@ -114,7 +114,7 @@ def _static_changes(old: dict[str, Any], new: dict[str, Any]) -> list[Change]:
 
 
 def _change_of(change: ChangeOfContainer, path: str) -> Change:
-    """The change of a setting in a field, or of a container's class."""
+    """Returns the change of a setting in a field, or of a container's class."""
     old, new = change.old, change.new
     if not change.is_setting:
         return Change(f"argument {path} is a {new.__name__}, and was a {old.__name__}", _STRUCTURE)
@@ -140,7 +140,7 @@ def _is_object(key: Any) -> bool:
 
 
 def shown(key: Any) -> str:
-    """An entry of a key in words: the spec of an array, the value of a setting."""
+    """Returns an entry of a key in words: the spec of an array, the value of a setting."""
     if isinstance(key, Identity):
         return repr(key.value)
     if is_spec(key):
@@ -186,10 +186,11 @@ _ORIGINS_SEEN = _Origins()
 
 
 def note_first_trace(name: str, fun: Fun) -> Any:
-    """Counts the first trace of a compiled function; warns where many made of the same code were traced at the same line.
+    """Counts the first trace of a compiled function; warns where many functions made of the same code were traced at the same
+    line.
 
     Returns:
-        The argument of `note_reuse` once the function is called again.
+        the argument for `note_reuse` once the function is called again.
     """
     origin = tuple(_codes(fun)), user_source()
     with _ORIGINS_SEEN.lock:

@@ -55,7 +55,7 @@ class Key:
     device: str = CPU
 
     def specs(self) -> list[tuple[TensorSpec, dtypes.Weakness]]:
-        """The spec of each array among the leaves, and whether its dtype is weak."""
+        """Returns the spec of each array among the leaves, and whether its dtype is weak."""
         return [leaf for leaf in self.leaves if is_spec(leaf)]
 
     def is_served_by(self, other: Key) -> bool:
@@ -70,11 +70,11 @@ class Key:
         )
 
     def paths(self, fun: Fun) -> list[str]:
-        """The path of each leaf, from the names of the function's parameters: `params["w"]`."""
+        """Returns the path of each leaf, from the names of the function's parameters: `params["w"]`."""
         return argument_paths(self.treedef, partial(parameter_name, fun, left_out=self.positions))
 
     def path(self, path: Sequence[str], fun: Fun) -> str:
-        """A path within the arguments, from the names of the function's parameters."""
+        """Returns a path within the arguments, from the names of the function's parameters."""
         return argument_path(path, partial(parameter_name, fun, left_out=self.positions))
 
 
@@ -95,7 +95,7 @@ class Call:
     is_running: bool = False
 
     def flat_function(self) -> FlatFunction:
-        """The function of the call's dynamic leaves, with its static arguments filled in."""
+        """Returns the function of the call's dynamic leaves, with its static arguments filled in."""
         fun, args, fixed, positions = self.signature.fun, self.args, self.signature.static_names, self.key.positions
         settings = {name: x for name, x in self.kwargs.items() if name in fixed}
 
@@ -159,10 +159,10 @@ class Signature:
     def of(
         cls, fun: Fun, static_nums: Numbers, static_names: Names, donate_nums: Numbers, donate_names: Names
     ) -> Signature:
-        """The signature of `fun` with these roles.
+        """Returns the signature of `fun` with these roles.
 
         Raises:
-            ArgumentError: there is no such parameter, or one is both static and donated.
+            ArgumentError: `fun` has no such parameter, or one is both static and donated.
         """
         parameters = _parameters(fun)
         static = _resolve("static", fun, parameters, static_nums, static_names)
@@ -186,12 +186,12 @@ class Signature:
         """Splits these arguments. Arguments passed by name are moved to their position, where they have one.
 
         Args:
-            args: arguments by position.
-            kwargs: arguments by name.
-            device: where the function runs; None: where its array arguments are.
+            args: the arguments by position.
+            kwargs: the arguments by name.
+            device: the device that the function runs on; None: the one of its array arguments.
 
         Raises:
-            DeviceError: array arguments are on two devices.
+            DeviceError: the array arguments lie on two devices.
             ArgumentTypeError: a static argument has no hash, or an argument is of a type that nnc does not take.
         """
         args, kwargs = self.by_position(args, kwargs)
@@ -396,16 +396,15 @@ def leaf_keys(arguments: FlatTree, where: str) -> tuple[Any, ...]:
 
 
 def device_of(leaves: Sequence[Any], where: str, device: str | None = None) -> str:
-    """The device that a function runs on: the one of its array arguments, by default the ambient one. Arrays of the CPU without
-    axes are sent to where others are.
+    """Returns the device that a function runs on: that of its array arguments, or else the ambient one. Where another argument
+    lies on a device, arrays of the CPU without axes are sent there.
 
     Args:
-        leaves: the dynamic leaves of the call.
-        where: the function, for messages.
-        device: where it was told to run: arrays of the CPU are sent there.
+        where: the function's name in messages.
+        device: the device that the user chose; arrays of the CPU are sent there.
 
     Raises:
-        DeviceError: arguments are on two devices, or on another one than `device`.
+        DeviceError: arguments lie on two devices, or on another one than `device`.
     """
     if device is not None:
         check_places(leaves, where, device)
@@ -424,15 +423,12 @@ def device_of(leaves: Sequence[Any], where: str, device: str | None = None) -> s
 
 
 def check_places(leaves: Sequence[Any], where: str, device: str) -> None:
-    """Refuses arrays on other devices than the one that a function runs on and the CPU.
+    """Refuses arrays that lie neither on the function's device nor on the CPU.
 
     Args:
         leaves: the dynamic leaves of the call.
-        where: the function, for messages.
-        device: its name.
-
-    Raises:
-        DeviceError: there is such an array.
+        where: the function's name in messages.
+        device: the name of the function's device.
     """
     for leaf in leaves:
         if isinstance(leaf, DeviceArray) and leaf.device != device:
@@ -442,7 +438,7 @@ def check_places(leaves: Sequence[Any], where: str, device: str) -> None:
 
 
 def shown_spec(spec: TensorSpec, weak: dtypes.Weakness) -> TensorSpec:
-    """The spec of a leaf with the dtype that it shows."""
+    """Returns the spec of a leaf with the dtype that it shows."""
     return spec.update(dtype=dtypes.shown_dtype(spec.dtype, weak))
 
 
@@ -470,7 +466,9 @@ class Identity:
 
 
 def setting(value: Any) -> Any:
-    """A static value as part of a key: equal to another only if no function can tell them apart (1, 1.0 and True; 0.0, -0.0)."""
+    """Returns a static value as part of a key: equal to another only if no function can tell them apart (1, 1.0 and True; 0.0,
+    -0.0).
+    """
     if isinstance(value, (float, complex)):
         return type(value), repr(value)
     if type(value) is tuple:

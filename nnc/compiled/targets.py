@@ -25,12 +25,7 @@ def _find(module: str, name: str) -> Any:
 
 
 def within(module: str, name: str) -> Callable[[], Any]:
-    """Returns a function that imports a module and returns an object of it.
-
-    Args:
-        module: full name.
-        name: of the object.
-    """
+    """Returns a function that imports a module, given by its full name, and returns an object of it."""
     return partial(_find, module, name)
 
 
@@ -86,7 +81,7 @@ _KERNELS: tuple[tuple[str, str, str], ...] = (
 
 
 def _cpu_kernels() -> Any:
-    """The CPU's choice of kernels and its compiler. Modules with kernels are imported when their commands are met."""
+    """Returns the CPU's choice of kernels and its compiler. Modules with kernels are imported when their commands are met."""
     found = importlib.import_module("nnc.backends.loaded")
     for module, names, column in _KERNELS:
         load = partial(importlib.import_module, f"nnc.backends.{module}")

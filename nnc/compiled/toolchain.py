@@ -23,9 +23,9 @@ class Toolchain:
     """The kernels and the compiler of one kind of devices.
 
     Attributes:
-        choose_kernel: gives the kernel for a command on inputs of some specs.
-        candidate_kernels: gives all such kernels, the chosen one first.
-        compiler: gives the compiler, which may have to be waited for; None where there is none.
+        choose_kernel: returns the kernel for a command on inputs of some specs.
+        candidate_kernels: returns all such kernels, the chosen one first.
+        compiler: returns the compiler, which may not be ready yet; None where there is none.
     """
 
     choose_kernel: ChooseKernel
@@ -44,17 +44,13 @@ def start_compiler() -> None:
 
 
 def toolchain(device: str) -> Toolchain:
-    """The toolchain for a device.
-
-    Args:
-        device: its name, as in `Options.device`.
-    """
+    """Returns the toolchain for a device of this name, as in `Options.device`."""
     return _toolchain(kind_of(device))
 
 
 @cache
 def _toolchain(kind: str) -> Toolchain:
-    """The toolchain for a kind of devices, which is imported when it is first asked for."""
+    """Returns the toolchain for a kind of devices, which is imported when it is first asked for."""
     with collection_paused():
         module = load_kernels(kind)
     return Toolchain(module.choose_kernel, module.candidate_kernels, module.expected_compiler)

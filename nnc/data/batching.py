@@ -53,7 +53,7 @@ def batches(
         arrays: a pytree of arrays of one length. NumPy arrays and arrays of other libraries give NumPy arrays (memory-mapped ones
             are read batch by batch), nnc arrays nnc arrays of the same device.
         batch: rows in a batch; with `share`, of all processes together.
-        key: of the orders; None: in order.
+        key: the key of the orders; None: in order.
         prefetch: how many batches a thread makes in advance; 0: no thread.
         epochs: passes over the rows, all by the one iterator; None: without end.
         drop_last: leave out the rest of each epoch that does not fill a batch.
@@ -122,7 +122,7 @@ class Batches(Generic[B]):
     Args:
         arrays: a pytree of arrays of one length.
         batch: rows in a batch.
-        key: of the orders; None: in order.
+        key: the key of the orders; None: in order.
         prefetch: how many batches a thread makes in advance; 0: no thread.
         length: number of rows.
         per_epoch: number of batches in an epoch.
@@ -158,7 +158,7 @@ class Batches(Generic[B]):
         return self.step // self.per_epoch
 
     def __len__(self) -> int:
-        """The number of batches that are left."""
+        """Returns the number of batches that are left."""
         if self._end is None:
             raise user_error(
                 ArgumentTypeError,
@@ -221,7 +221,7 @@ TRANSFORM = 0x7472616E  # keys of transforms are folded in twice, so that they a
 
 
 def _key_of_transform(key: Any, step: int, share: tuple[int, int]) -> Any:
-    """A key for each step, and for each share where there are several: processes draw other numbers for other rows."""
+    """Returns a key for each step, and for each share where there are several: processes draw other numbers for other rows."""
     own = fold_in(fold_in(key, step), TRANSFORM)
     return own if share[1] == 1 else fold_in(own, share[0])
 
@@ -241,7 +241,7 @@ def _take(leaf: Any, rows: Any) -> Any:
 
 
 def _check_arrays(arrays: Any, leaves: list[Any]) -> int:
-    """The length that all leaves have."""
+    """Returns the length that all leaves have."""
     if not leaves:
         raise user_error(ArgumentError, WHERE, "arrays has no arrays.", fix="pass an array, or a tree of them.")
     lengths = {}
@@ -267,7 +267,7 @@ def _check_arrays(arrays: Any, leaves: list[Any]) -> int:
 
 
 def _check_share(share: Any, batch: int, length: int, drop_last: bool) -> tuple[int, int]:
-    """The number of the part and the number of parts, which split every batch evenly."""
+    """Returns the number of the part and the number of parts, which split every batch evenly."""
     if not isinstance(share, tuple) or len(share) != 2:
         fix = "write share=(nnc.distributed.rank(), nnc.distributed.size())."
         raise user_error(ArgumentTypeError, WHERE, f"share is {share!r}, not a pair (rank, size).", fix=fix)

@@ -17,7 +17,8 @@ WHERE = "nnc.data.prefetch"
 
 @spelled
 def prefetch(source: Iterable[A], size: int = 2, *, device: str | None = None) -> Prefetch[A]:
-    """Iterates over batches that another object makes, while a thread makes the next ones: once over a DataLoader of PyTorch, say.
+    """Iterates over batches that another object makes, while a thread makes the next ones: for example, once over a DataLoader
+    of PyTorch.
 
     Args:
         source: an iterable of pytrees. NumPy arrays in them are copied by the thread, so that `source` may fill the same buffer

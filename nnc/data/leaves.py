@@ -16,29 +16,29 @@ from nnc.trace.core.on_device import device_put
 
 
 def as_numpy(leaf: Any, where: str) -> Any:
-    """The leaf itself; of another library's array, NumPy's view of its memory.
+    """Returns the leaf itself; of another library's array, NumPy's view of its memory.
 
     Args:
-        leaf: of a pytree.
+        leaf: a leaf of a pytree.
         where: the public function for which errors speak.
     """
     return as_operand(leaf, where, "arrays") if is_foreign(type(leaf)) else leaf
 
 
 def owned(leaf: Any) -> Any:
-    """A copy of a NumPy array, whose maker may write to it again; another leaf as it is.
+    """Returns a copy of a NumPy array, whose maker may write to it again; another leaf as it is.
 
     Args:
-        leaf: of a pytree.
+        leaf: a leaf of a pytree.
     """
     return np.array(leaf, subok=not isinstance(leaf, np.memmap)) if isinstance(leaf, np.ndarray) else leaf
 
 
 def send(leaf: Any, device: str) -> Any:
-    """An array on a device; a number or another object as it is.
+    """Returns an array on a device; a number or another object as it is.
 
     Args:
-        leaf: of a pytree.
+        leaf: a leaf of a pytree.
         device: name of a device.
     """
     return device_put(leaf, device) if tree.is_array(leaf) and not is_scalar(leaf) else leaf
@@ -49,7 +49,7 @@ def check_count(where: str, name: str, value: Any, low: int) -> None:
 
     Args:
         where: the public function for which errors speak.
-        name: of the parameter.
+        name: the name of the parameter.
         value: the count.
         low: the lowest value that is allowed.
     """

@@ -146,7 +146,7 @@ class Progress:
         """Changes the shown description of the work.
 
         Args:
-            description: of the work.
+            description: the description of the work.
         """
         self._display.describe(description)
 
@@ -180,7 +180,7 @@ def progress(
     Args:
         iterable: the elements to iterate over; None to call `update` instead.
         total: how many there will be; default the length of the iterable, if it has one.
-        description: of the work.
+        description: the description of the work.
         unit: the name of the things that are counted by `total`.
         style: "tqdm", "rich" or "plain"; default the first that is installed where the stream is a terminal, else "plain", which
             writes some ten lines into a file or a pipe.

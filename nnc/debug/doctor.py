@@ -28,7 +28,7 @@ Section = Mapping[str, str]
 
 
 def collect() -> dict[str, Section]:
-    """All that doctor prints: section -> name -> fact.
+    """Returns all that doctor prints: section -> name -> fact.
 
     Example:
         >>> list(collect())
@@ -49,7 +49,7 @@ def collect() -> dict[str, Section]:
 
 
 def to_text(facts: Mapping[str, Section]) -> str:
-    """The facts as aligned lines.
+    """Returns the facts as aligned lines.
 
     Example:
         >>> print(to_text({"versions": {"python": "3.11.7", "nnc": "0.2.0"}}))
@@ -109,7 +109,7 @@ def disk_cache(folder: Path | None) -> str:
 
 
 def devices(nvidia: Path) -> dict[str, str]:
-    """The devices that nnc can use, and the NVIDIA GPUs whose driver is loaded; `nvidia` is the driver's folder, if any."""
+    """Returns the devices that nnc can use, and the NVIDIA GPUs whose driver is loaded; `nvidia` is the driver's folder, if any."""
     found = dict.fromkeys(usable_devices(), "usable")
     driver = read_text(nvidia.parent / "version").splitlines()
     if driver:

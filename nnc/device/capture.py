@@ -20,9 +20,8 @@ class Node(Generic[K]):
     """A captured launch.
 
     Attributes:
-        kernel: to launch.
-        addresses: of its operands, which may be replaced between launches.
-        after: numbers of the nodes that it follows at once.
+        addresses: the addresses of the kernel's operands, which may be replaced between launches.
+        after: the numbers of the nodes that it directly follows.
     """
 
     kernel: K
@@ -31,11 +30,7 @@ class Node(Generic[K]):
 
 
 class Tracker(Generic[K]):
-    """Notes the launches of a capture.
-
-    Args:
-        origin: the stream in which the capture begins.
-    """
+    """Notes the launches of a capture, which begins in the stream `origin`."""
 
     def __init__(self, origin: int) -> None:
         self._origin, self._nodes = origin, list[Node[K]]()
@@ -43,38 +38,22 @@ class Tracker(Generic[K]):
         self._events: dict[int, frozenset[int]] = {}
 
     def launch(self, stream: int, kernel: K, addresses: Sequence[int]) -> None:
-        """Notes a launch.
-
-        Args:
-            stream: its number.
-            kernel: to launch.
-            addresses: of its operands.
-        """
+        """Notes a launch."""
         self._nodes.append(Node(kernel, list(addresses), self._after(stream)))
         self._last[stream] = frozenset([len(self._nodes) - 1])
 
     def record(self, event: int, stream: int) -> None:
-        """Notes a mark.
-
-        Args:
-            event: its handle.
-            stream: the number of its stream.
-        """
+        """Notes that an event is recorded in a stream."""
         self._events[event] = self._after(stream)
 
     def wait(self, stream: int, event: int) -> None:
-        """Notes that a stream waits for a mark, by which it joins the capture.
-
-        Args:
-            stream: its number.
-            event: the handle of the mark.
-        """
+        """Notes that a stream waits for an event, by which it joins the capture."""
         if event not in self._events:
             raise _unjoined(stream, "waits for an event from outside of the capture")
         self._last[stream] = self._last.get(stream, frozenset()) | self._events[event]
 
     def finish(self) -> list[Node[K]]:
-        """Returns the nodes.
+        """Returns the captured launches.
 
         Raises:
             DeviceError: a stream of the capture does not join the first one.

@@ -81,7 +81,7 @@ def _as_bytes(array: NDArray) -> NDArray:
 
 
 class Cpu:
-    """The CPU. All of its threads are one device; how many a program takes is for its schedule and its kernels to say."""
+    """The CPU. All of its threads are one device; a program's schedule and kernels decide how many it uses."""
 
     def __init__(self) -> None:
         self.name = CPU

@@ -40,7 +40,7 @@ _pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _pointer.restype, _pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
 
 
-_CLASSES = 4096  # classes of which the answer is kept: more than a program has
+_CLASSES = 4096  # classes whose answers are kept: more than a program has
 
 
 def _is_foreign(kind: type) -> bool:
@@ -61,13 +61,13 @@ is_foreign: Callable[[type], bool] = lru_cache(maxsize=_CLASSES)(_is_foreign)
 
 
 def _code(capsule: Any) -> ctypes.c_uint8:
-    """The code of a capsule's dtype, to be read and written."""
+    """Returns the code of a capsule's dtype, to be read and written."""
     name = _name(capsule)
     return ctypes.c_uint8.from_address((_pointer(capsule, name) or 0) + CODE_AT[name or b""])
 
 
 def export(data: NDArray, *, copy: bool | None = None, **options: Any) -> Any:
-    """A capsule of `data`. An array that is walked backwards is copied: some libraries crash on negative strides.
+    """Returns a DLPack capsule of `data`. An array with negative strides is copied, as some libraries crash on these.
 
     Raises:
         BufferError: copy=False, but a copy is needed.
@@ -81,12 +81,11 @@ def export(data: NDArray, *, copy: bool | None = None, **options: Any) -> Any:
 
 
 def capsule_of(array: Any, is_bfloat16: bool, **options: Any) -> Any:
-    """A capsule of an array.
+    """Returns a DLPack capsule of an array of NumPy or CuPy.
 
     Args:
-        array: of NumPy or CuPy.
-        is_bfloat16: whether its elements, which the library takes for uint16, are bfloat16.
-        options: of `__dlpack__`.
+        is_bfloat16: whether the elements are bfloat16, which the library takes for uint16.
+        options: the options of `__dlpack__`.
     """
     capsule = array.__dlpack__(**options)
     if is_bfloat16:
@@ -95,13 +94,13 @@ def capsule_of(array: Any, is_bfloat16: bool, **options: Any) -> Any:
 
 
 class Relay:
-    """Another library's array, whose bfloat16 numbers are shown as uint16 to NumPy or CuPy.
+    """Wraps another library's array, so that NumPy or CuPy can read its bfloat16 numbers as uint16.
 
     Args:
-        array: has `__dlpack__`.
+        array: an array with `__dlpack__`.
 
     Attributes:
-        is_bfloat16: whether its elements are bfloat16, once a capsule was made.
+        is_bfloat16: whether the elements are bfloat16; set when a capsule is made.
     """
 
     def __init__(self, array: Any) -> None:
@@ -120,15 +119,15 @@ class Relay:
 
 
 def load(array: Any, where: str = "from_dlpack", name: str = "x") -> Any:
-    """The elements of another library's array, by DLPack alone and without a copy.
+    """Returns the elements of another library's array, by DLPack alone and without a copy.
 
     Args:
-        array: has `__dlpack__`.
+        array: an array with `__dlpack__`.
         where: the function that reads it, for messages.
-        name: its name in messages.
+        name: the array's name in messages.
 
     Returns:
-        an array of NumPy; one of nnc where the elements lie on a GPU.
+        an array of NumPy; an array of nnc where the elements lie on a GPU.
 
     Raises:
         ArgumentTypeError: it lies on a device that nnc does not use.
@@ -143,18 +142,18 @@ def load(array: Any, where: str = "from_dlpack", name: str = "x") -> Any:
 
 
 def read(x: Any, where: str = "asarray", name: str = "x") -> Any:
-    """The elements of another library's array, without a copy where they are of one dtype.
+    """Returns the elements of another library's array, without a copy where they are of one dtype.
 
     Args:
-        x: an object with `__array__` or `__dlpack__`; NumPy's protocol is asked first, as most libraries answer it faster.
+        x: an object with `__array__` or `__dlpack__`; NumPy's protocol is tried first, as most libraries answer it faster.
         where: the function that reads it, for messages.
-        name: its name in messages.
+        name: the array's name in messages.
 
     Returns:
-        an array of NumPy; one of nnc where the elements lie on a GPU.
+        an array of NumPy; an array of nnc where the elements lie on a GPU.
 
     Raises:
-        ArgumentTypeError: its library does not hand the elements out: it lies on another device, or carries a gradient.
+        ArgumentTypeError: the library does not give the elements: the array lies on another device, or carries a gradient.
     """
     kind, number = place_of(x)
     problem = ""
@@ -187,10 +186,10 @@ def _unread(x: Any, where: str, name: str, problem: str) -> ArgumentTypeError:
 
 
 def place_of(x: Any) -> tuple[int, int]:
-    """DLPack's kind of the device of another library's array, and its number; the host's where its library does not say.
+    """Returns DLPack's kind and number of the device of another library's array; the host's where the library does not say.
 
     Args:
-        x: has `__dlpack__` or `__array__`.
+        x: an array with `__dlpack__` or `__array__`.
     """
     if getattr(x, "is_cpu", False) is True:  # a tensor of PyTorch, which answers ten times faster so
         return HOST, 0
@@ -202,11 +201,11 @@ def place_of(x: Any) -> tuple[int, int]:
 
 
 def _receive(x: Any, kind: int, number: int, where: str, name: str) -> Any:
-    """Another library's array on a device.
+    """Returns another library's array on a device.
 
     Raises:
-        ArgumentTypeError: nnc does not use that device (that the array is copied is for the user to say), or the array's library
-            does not hand it out.
+        ArgumentTypeError: nnc does not use that device (the user has to ask for a copy), or the array's library does not give
+            the elements.
     """
     device = f"{DEVICES.get(kind, f'device kind {kind}')}:{number}"
     if kind == CUDA:

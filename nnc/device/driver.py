@@ -1,8 +1,9 @@
 """The table of C functions through which a compiled entry reaches a device: names and signatures of CUDA's driver.
 
-An entry calls these functions by their addresses alone. So it is the same code on a GPU, where the addresses are the driver's, and
+An entry calls these functions by their addresses alone. The same code runs on a GPU, where the addresses are the driver's, and
 on a simulated device, where they lead back into Python (`nnc.testing.devices.sim.driver`). Each returns 0, or the number of an
-error. One function is not the driver's: `RUN_STEP` queues the work of a step that has no printed kernel, such as a library's call.
+error. One function is not the driver's: `RUN_STEP` queues the work of a step that has no printed kernel, such as a library's
+call.
 
 Source: CUDA Driver API, sections Execution Control, Event Management, Stream Management, Memory Management.
 """

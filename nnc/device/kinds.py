@@ -95,7 +95,7 @@ def machine_of(options: Options) -> Target:
     """Returns the machine that a program is made for: the one in its options, else that of its device.
 
     Args:
-        options: of the program.
+        options: the options of the program.
 
     Example:
         >>> machine_of(Options(device="cuda:0")).kind

@@ -19,7 +19,7 @@ _LOCK = new_lock()
 
 
 def devices() -> list[str]:
-    """The devices of this machine: the CPU, and NVIDIA's graphics processors, where CuPy is installed.
+    """Returns the devices of this machine: the CPU, and NVIDIA's graphics processors, where CuPy is installed.
 
     `import nnc.testing.devices` adds a simulated device, "sim:0", and one that interprets kernels printed for CUDA, "ptx:0";
     programs may use more of these, "sim:1" and so on.
@@ -34,7 +34,7 @@ def devices() -> list[str]:
 
 
 def find_device(name: Any, where: str) -> Device:
-    """The device of that name.
+    """Returns the device of that name.
 
     Args:
         name: as `devices` lists it, or an object that is printed so.
@@ -85,10 +85,10 @@ def check_program(device: str, where: str) -> None:
 
 
 def interpreter_of(device: Device) -> Any:
-    """The interpreter that runs commands on a device; None for the CPU.
+    """Returns the interpreter that runs commands on a device; None for the CPU.
 
     Args:
-        device: of this machine.
+        device: a device of this machine.
 
     Example:
         >>> interpreter_of(find_device("cpu", "f")) is None

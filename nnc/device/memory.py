@@ -15,14 +15,13 @@ _BUFFERS = 2  # one is filled while the other is sent
 
 
 class DeviceMemory:
-    """A block of a device that holds the elements of one array. It is freed with the last reference.
+    """A block of a device's memory with the elements of one array. It is freed with the last reference.
 
     Args:
-        device: holds the block.
-        block: of the device's pool.
+        block: a block of the device's pool.
 
     Attributes:
-        is_shared: whether another library has the same memory, too, and may write to it.
+        is_shared: whether another library shares the memory, and may write to it.
     """
 
     __slots__ = ("_host", "block", "device", "is_shared")
@@ -32,15 +31,7 @@ class DeviceMemory:
         self._host: NDArray | None = None  # the elements, once the host has asked for them
 
     def fetch(self, shape: tuple[int, ...], dtype: Any) -> NDArray:
-        """Waits for the elements.
-
-        Args:
-            shape: of the array.
-            dtype: of the array.
-
-        Returns:
-            a host array, which is read-only.
-        """
+        """Waits for the elements, and returns them as a read-only host array."""
         if self._host is None:
             host = np.empty(shape, dtype)
             self.device.transfer.to_host(self.block, host, self.device.stream).wait()
@@ -65,11 +56,7 @@ class DeviceMemory:
 
 
 class Staging:
-    """Sends host arrays to a device through memory that the device can read at any time, so that the caller need not wait.
-
-    Args:
-        device: gets the arrays.
-    """
+    """Sends host arrays to a device through staging memory, which the device can read at any time: the caller need not wait."""
 
     def __init__(self, device: Accelerator) -> None:
         self._device, self._lock = device, new_lock()
@@ -78,15 +65,15 @@ class Staging:
     def send(self, source: NDArray, label: object) -> DeviceMemory:
         """Copies a host array to the device. The caller may write to the array as soon as this returns.
 
-        The copy of many bytes waits for no work but that on its own memory. Later work in the device's own stream finds the
+        The copy of a large array waits only for work on the staging memory. Later work in the device's own stream sees the
         elements.
 
         Args:
-            source: of any layout.
-            label: the content of the memory, for messages.
+            source: an array of any layout.
+            label: describes the memory's content in messages.
 
         Returns:
-            the memory that gets the elements.
+            the memory in which the elements will be.
 
         Raises:
             OutOfMemoryError: the device has none left.

@@ -33,7 +33,7 @@ class Block(NamedTuple):
     """Contiguous memory of one device.
 
     Attributes:
-        address: of the first byte, as the device's own code sees it.
+        address: the address of the first byte, as the device's own code sees it.
         nbytes: how many bytes.
         owner: keeps the memory as long as it lives.
 
@@ -53,9 +53,9 @@ class Elements(NamedTuple):
     """Elements of an array in a block, one after the other from its beginning.
 
     Attributes:
-        block: of a device.
-        shape: of the array.
-        dtype: of the array.
+        block: a block of a device.
+        shape: the array's shape.
+        dtype: the array's dtype.
 
     Example:
         >>> from nnc.device import find_device
@@ -105,7 +105,7 @@ class Stream(Protocol):
         """Lets the work that follows begin only when the event is reached; the calling thread goes on.
 
         Args:
-            event: of this stream or another one.
+            event: an event of this stream or another one.
         """
         ...
 
@@ -140,7 +140,7 @@ class Pool(Protocol):
         """Gives a block back.
 
         Args:
-            block: of this pool.
+            block: a block of this pool.
             stream: work that is in it now may still use the block; later work may get it anew.
         """
         ...
@@ -164,7 +164,7 @@ class Transfer(Protocol):
 
         Args:
             source: contiguous.
-            block: of the device.
+            block: a block of the device.
             stream: where the copy takes its turn.
             first: the byte of the block where the elements begin.
         """
@@ -174,7 +174,7 @@ class Transfer(Protocol):
         """Copies the beginning of a block over a host array.
 
         Args:
-            block: of the device.
+            block: a block of the device.
             target: contiguous.
             stream: where the copy takes its turn.
         """
@@ -220,11 +220,8 @@ class CapturedGraph(Protocol):
         ...
 
     def launch(self, stream: Any) -> bool:
-        """Queues all work behind that of a stream, whose later work comes behind it. False where a library's call for the
-        present addresses cannot be captured: nothing is queued then.
-
-        Args:
-            stream: of the device.
+        """Queues all work behind that of a stream; the stream's later work waits for it. Returns False, with nothing queued,
+        where a library's call cannot be captured for the present addresses.
         """
         ...
 
@@ -245,16 +242,12 @@ class Driver(Protocol):
         """Returns the handle of a stream.
 
         Args:
-            stream: of the device.
+            stream: a stream of the device.
         """
         ...
 
     def release(self, handles: Iterable[int]) -> None:
-        """Forgets kernels and events.
-
-        Args:
-            handles: of them.
-        """
+        """Forgets kernels and events."""
         ...
 
     def take_error(self, code: int) -> BaseException:
@@ -267,10 +260,7 @@ class Driver(Protocol):
 
     def begin_capture(self, stream: Any) -> Any:
         """Notes the work that is given to a stream, and to streams that wait for it, instead of queueing it, until the capture
-        ends in this thread. Returns the table of the functions that do so.
-
-        Args:
-            stream: in which the capture begins, and ends.
+        ends in the same stream and this thread. Returns the table of the functions that do so.
         """
         ...
 
@@ -313,7 +303,7 @@ class Accelerator(Device, Protocol):
         ...
 
     def current(self) -> AbstractContextManager[Any]:
-        """Makes the device the one that functions of its driver work on, in this thread."""
+        """Makes the device current for the functions of its driver in this thread."""
         ...
 
     def host_memory(self, nbytes: int) -> NDArray:
@@ -328,7 +318,7 @@ class Accelerator(Device, Protocol):
         """Waits until the work on a block is done.
 
         Args:
-            block: of the pool.
+            block: a block of the pool.
 
         Raises:
             Exception: the work that should have written the block failed.
@@ -339,7 +329,7 @@ class Accelerator(Device, Protocol):
         """Returns blocks for work in the device's own stream. The caller has made the device the present one.
 
         Args:
-            sizes: of each, and its content, for messages.
+            sizes: the bytes of each block, and a description of its content for messages.
 
         Raises:
             OutOfMemoryError: the device has none left.
@@ -352,7 +342,7 @@ class Accelerator(Device, Protocol):
 
         Args:
             source: contiguous.
-            block: of the pool.
+            block: a block of the pool.
         """
         ...
 
@@ -361,7 +351,7 @@ class Accelerator(Device, Protocol):
         collector in the middle of other work.
 
         Args:
-            block: of the pool.
+            block: a block of the pool.
         """
         ...
 
@@ -372,7 +362,7 @@ class Accelerator(Device, Protocol):
         """Queues a function of arrays in the device's own stream.
 
         Args:
-            name: of the work, for messages.
+            name: the work's name in messages.
             function: computes the results.
             operands: elements that it reads.
             results: elements that it computes.
@@ -400,9 +390,9 @@ class SharingDevice(Accelerator, Protocol):
         """DLPack's capsule of an array, for work of another library behind all that is queued.
 
         Args:
-            memory: of the array; its elements lie one after the other.
-            shape: of the array.
-            dtype: of the array.
+            memory: the memory of the array, which must be contiguous.
+            shape: the array's shape.
+            dtype: the array's dtype.
             stream: where the other library works, as `__dlpack__` is told.
             options: further ones of `__dlpack__`.
 
@@ -412,12 +402,12 @@ class SharingDevice(Accelerator, Protocol):
         ...
 
     def describe(self, memory: Any, shape: tuple[int, ...], dtype: Any) -> dict[str, Any]:
-        """The array by the CUDA array interface, version 3.
+        """Returns the array by the CUDA array interface, version 3.
 
         Args:
-            memory: of the array; its elements lie one after the other.
-            shape: of the array.
-            dtype: of the array, one of NumPy's own.
+            memory: the memory of the array, which must be contiguous.
+            shape: the array's shape.
+            dtype: the array's dtype, one of NumPy's own.
 
         Raises:
             Exception: the work that should have written the memory failed.
@@ -425,7 +415,8 @@ class SharingDevice(Accelerator, Protocol):
         ...
 
     def receive(self, x: Any) -> tuple[Block, tuple[int, ...], Any]:
-        """The block, the shape and the dtype of another library's array. Later work in the device's own stream finds its elements.
+        """Returns the block, the shape and the dtype of another library's array. Later work in the device's own stream finds
+        its elements.
 
         Args:
             x: has `__dlpack__`, and lies on this device. It is copied where its elements do not lie one after the other, or begin

@@ -1,4 +1,4 @@
-"""Figures of a kind of machine by which lowering and kernels choose: records, of which each machine has its own values."""
+"""Figures of a kind of machine by which lowering and kernels choose: records, with values for each machine."""
 
 from __future__ import annotations
 

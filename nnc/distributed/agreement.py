@@ -51,14 +51,14 @@ def check_agreement(where: str, graph: Graph) -> None:
 
 
 def _options() -> str:
-    """The options of the compiled function that is being traced, each in a line; nothing outside of one."""
+    """Returns the options of the compiled function that is being traced, each in a line; nothing outside of one."""
     options = get_context().program
     shared = () if options is None else (each.name for each in fields(options) if each.name not in _OWN)
     return "".join(f"{name} = {getattr(options, name)!r}\n" for name in shared)
 
 
 def _first_difference(one: Sequence[str], other: Sequence[str]) -> tuple[str, str]:
-    """The first lines that differ, source lines aside."""
+    """Returns the first lines that differ, source lines aside."""
     for a, b in zip_longest(one, other, fillvalue="nothing more"):
         if _SOURCE.sub("", a) != _SOURCE.sub("", b):
             return a.strip(), b.strip()

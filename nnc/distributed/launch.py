@@ -37,7 +37,7 @@ class Launcher:
 
     @staticmethod
     def find() -> Launcher:
-        """The mpiexec beside the interpreter, else the first of the search path.
+        """Returns the mpiexec beside the interpreter, else the first of the search path.
 
         Raises:
             BackendError: there is none, or it does not run.
@@ -56,7 +56,7 @@ class Launcher:
         return Launcher(path, "HYDRA" in told, "Open MPI" in told or "OpenRTE" in told)
 
     def command(self, ranks: int, program: Sequence[str], *, label: bool = False) -> list[str]:
-        """The command that starts a Python program on so many ranks."""
+        """Returns the command that starts a Python program on so many ranks."""
         options: list[str] = []
         if self.is_open_mpi:
             options += ["--allow-run-as-root"] * (os.geteuid() == 0) + ["--oversubscribe"] + ["--tag-output"] * label
@@ -155,7 +155,7 @@ def _end(process: subprocess.Popen[Any]) -> None:
 
 
 def _children() -> list[int]:
-    """The child processes of this one; none where the system does not tell."""
+    """Returns the child processes of this one; none where the system does not tell."""
     try:
         return [int(pid) for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()]
     except OSError:

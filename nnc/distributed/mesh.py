@@ -54,7 +54,7 @@ class Mesh:
 
 @spelled
 def make_mesh(axis_shapes: Sequence[int], axis_names: Sequence[str], *, simulated: bool = False) -> Mesh:
-    """A mesh of places, over which `shard_map` and `data_parallel` run programs.
+    """Returns a mesh of places, over which `shard_map` and `data_parallel` run programs.
 
     Args:
         axis_shapes: the number of places along each axis.

@@ -156,7 +156,8 @@ def _check_example_axis(path: str, x: Any, spec: PartitionSpec) -> None:
 
 
 def _mean(flat: FlatFunction, number: int, x: Any, mesh: Mesh, axis_name: str, split_over: frozenset[str]) -> Any:
-    """A result that is the same at all places, but where it is split: the mean where a float varies over the axis of the batch.
+    """Returns a result that is the same at all places, but where it is split: the mean where a float varies over the axis of
+    the batch.
 
     Raises:
         ArgumentError: it varies and is no float, or over another axis.

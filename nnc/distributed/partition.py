@@ -37,7 +37,7 @@ def partition_specs(value: A) -> A:
 
 @spelled
 def gather(value: A, *, mesh: Mesh) -> A:
-    """The whole weights of a model of which each process has its parts, as `data_parallel` returns it.
+    """Gathers the whole weights of a model whose weights are split over processes, as `data_parallel` returns it.
 
     All processes of the mesh call it together.
 
@@ -70,5 +70,5 @@ def gather(value: A, *, mesh: Mesh) -> A:
 
 
 def spec_of_split(split: Split) -> PartitionSpec:
-    """The spec of a leaf."""
+    """Returns the spec of a leaf."""
     return PartitionSpec(*(None if axis is None else axis[0] for axis in split))

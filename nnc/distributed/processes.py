@@ -6,7 +6,7 @@ from nnc.compiled.processes import world
 
 
 def rank() -> int:
-    """The number of this process among the processes that run the program together.
+    """Returns the number of this process among the processes that run the program together.
 
     Returns:
         an int from 0 to `size()` - 1; 0 where the program was started by itself.
@@ -23,7 +23,7 @@ def rank() -> int:
 
 
 def size() -> int:
-    """The number of processes that run the program together.
+    """Returns the number of processes that run the program together.
 
     Returns:
         an int; 1 where the program was started by itself.

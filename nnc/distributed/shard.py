@@ -94,7 +94,7 @@ def run_places(
     out_specs: Sequence[PartitionSpec], where: str = _WHERE, means: frozenset[str] = frozenset(),
     parts_in: Collection[int] = (), parts_out: Collection[int] = (),
 ) -> list[Any]:  # fmt: skip
-    """The results of `place` at all places, put together.
+    """Returns the results of `place` at all places, put together.
 
     Args:
         place: the function of one place, on flat sequences of values.
@@ -175,7 +175,7 @@ def _run_here(
 
 
 def own_axes(mesh: Mesh) -> list[NamedAxis]:
-    """The named axes of a mesh, within the function of a place."""
+    """Returns the named axes of a mesh, within the function of a place."""
     return list(get_context().axes[len(get_context().axes) - len(mesh.axis_names) :])
 
 

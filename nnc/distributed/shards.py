@@ -38,11 +38,11 @@ _REDUCES: dict[Command, Command] = {psum: add, pmax: maximum, pmin: minimum}
 
 @dataclass(frozen=True)
 class Shards:
-    """A fixed number of parts of a batch, of which each process runs equally many.
+    """Cuts a batch into a fixed number of parts; each process runs the same number of them.
 
     Args:
         axis_name: the named axis whose places they are.
-        size: of all processes together.
+        size: the number of shards of all processes together.
         processes: how many share them.
     """
 
@@ -52,7 +52,7 @@ class Shards:
 
     @classmethod
     def of(cls, where: str, mesh: Mesh, size: int) -> Shards:
-        """The shards that the processes of a mesh run.
+        """Returns the shards that the processes of a mesh run.
 
         Raises:
             ArgumentError: the mesh has several axes; processes would not get blocks that a tree of neighbours joins first.
@@ -94,11 +94,11 @@ def run_shards(
     in_specs: Sequence[PartitionSpec], out_specs: Sequence[PartitionSpec], where: str,
     parts_in: Collection[int] = (),
 ) -> list[Any]:  # fmt: skip
-    """The results of `place` at all shards, put together.
+    """Returns the results of `place` at all shards, put together.
 
     Args:
         place: the function of one shard, on flat sequences of values.
-        shards: which there are.
+        shards: the shards.
         leaves: whole arguments.
         paths: their names in messages.
         in_specs: their specs.
@@ -142,8 +142,8 @@ def _row(x: Value, number: Value) -> Value:
 
 
 class _Opened(OncePerGraph):
-    """Takes `pvary` out of a graph and its sub-graphs, since all shards read a value that is the same and its cotangents are added;
-    puts the sub-graphs of calls that join values of shards in the place of the calls.
+    """Removes `pvary` from a graph and its sub-graphs, since all shards read the same value and its cotangents are added;
+    inlines calls whose sub-graphs join values of shards.
     """
 
     def __init__(self, axis: NamedAxis) -> None:
@@ -151,7 +151,7 @@ class _Opened(OncePerGraph):
         self.axes = frozenset((axis,))
 
     def rewrite(self, graph: Graph) -> Graph:
-        """The graph, in which the operands of `pvary` stand for its results."""
+        """Returns the graph, in which the operands of `pvary` stand for its results."""
         renamed: dict[Symbol, Symbol] = {}
         constants, nodes = dict(graph.constants), list[Node]()
         names = {axis.name for axis in self.axes}
@@ -193,7 +193,7 @@ class _Run:
         self.own: dict[Symbol, list[Value]] = {}
 
     def __call__(self, own: Sequence[list[Value]], captured: Sequence[Any]) -> list[Value]:
-        """The results, from the inputs that differ from shard to shard and the captured ones."""
+        """Returns the results, from the inputs that differ from shard to shard and the captured ones."""
         inputs = self.graph.inputs
         self.own.update(zip(inputs, own, strict=False))
         self.same.update(zip(inputs[len(own) :], captured, strict=True))
@@ -205,7 +205,7 @@ class _Run:
         return [self.values(symbol)[0] for symbol in self.graph.outputs]
 
     def _differing(self, nodes: Sequence[Node]) -> set[Node]:
-        """The nodes that read values which differ from shard to shard."""
+        """Returns the nodes that read values which differ from shard to shard."""
         found, differing = set[Node](), set(self.own)
         for node in nodes:
             if not differing.isdisjoint(node.inputs):
@@ -214,7 +214,7 @@ class _Run:
         return found
 
     def values(self, symbol: Symbol) -> list[Value]:
-        """The value of a symbol in each shard."""
+        """Returns the value of a symbol in each shard."""
         return self.own[symbol] if symbol in self.own else [self.same[symbol]] * self.shards.own
 
     # -- parts of the graph --------------------------------------------------------------------------------------------
@@ -257,7 +257,7 @@ class _Run:
             at += spec.size
 
     def _between(self, command: Command, x: Value) -> Value:
-        """A vector reduced over the processes: each reduces a part of it."""
+        """Returns a vector reduced over the processes: each reduces a part of it."""
         count, spec = self.shards.processes, spec_of(x)
         if count == 1:
             return x
@@ -291,8 +291,8 @@ class _Run:
 
 
 def _levels(graph: Graph, axis_name: str) -> list[tuple[list[Node], list[Node]]]:
-    """The nodes of a graph by the number of collectives over an axis on the longest way to them, and the collectives that end each
-    level.
+    """Returns the nodes of a graph by the number of collectives over an axis on the longest way to them, and the collectives
+    that end each level.
     """
     level: dict[Symbol, int] = {}
     found: list[tuple[list[Node], list[Node]]] = []
@@ -310,7 +310,7 @@ def _joined(vectors: Sequence[Value]) -> Value:
 
 
 def _tree(command: Command, values: Sequence[Value]) -> Value:
-    """The values reduced in pairs of neighbours, these in pairs again, and so on."""
+    """Returns the values reduced in pairs of neighbours, these in pairs again, and so on."""
     staged = stage(lambda a, b: [command(a, b)], [spec_of(values[0])] * 2, name=command.name)
     left = list(values)
     while len(left) > 1:

@@ -117,7 +117,7 @@ def split(where: str, path: str, x: Any, spec: PartitionSpec, mesh: Mesh) -> Any
 
 
 def join(where: str, path: str, x: Any, spec: PartitionSpec, mesh: Mesh) -> Any:
-    """The array of which `x` has the parts, in the form that `split` returns."""
+    """Joins the parts in `x`, in the form that `split` returns, to the whole array."""
     leading = [name for name in mesh.axis_names if name in spec.all_names]
     shape, sizes = spec_of(x).shape, mesh.shape
     part = shape[len(leading) :]

@@ -429,22 +429,21 @@ def user_error(
 
 
 def check_choice(where: str, name: str, value: Any, choices: Iterable[Any]) -> None:
-    """Raises unless a value is one of a few.
+    """Raises unless a value is one of the choices.
 
     Args:
         where: the function the user called.
-        name: of its argument.
-        value: of the argument.
-        choices: all values that it may have.
+        name: the name of its argument.
+        choices: all values that are allowed.
 
     Raises:
-        ArgumentError: it is none of them.
+        ArgumentError: the value is none of them.
 
     Example:
         >>> check_choice("resize", "method", "linear", ("linear", "nearest"))
     """
     known = tuple(choices)
-    if getattr(value, "shape", ()) or value not in known:  # an array is equal to a choice at some places, say
+    if getattr(value, "shape", ()) or value not in known:  # for example, an array equals a choice at some places
         *others, last = [f'"{each}"' if isinstance(each, str) else repr(each) for each in known]
         words = f"{', '.join(others)} or {last}" if others else last
         raise user_error(ArgumentError, where, f"{name} is {value!r}.", fix=f"use {words}.")
@@ -455,13 +454,12 @@ def check_count(where: str, name: str, value: Any, fix: str, least: int = 1) -> 
 
     Args:
         where: the function the user called.
-        name: of its argument.
-        value: of the argument.
+        name: the name of its argument.
         fix: the remedy, a sentence.
-        least: the smallest number that it may be.
+        least: the smallest number that is allowed.
 
     Raises:
-        ArgumentError: it is not.
+        ArgumentError: the value is no such int.
 
     Example:
         >>> check_count("sort", "k", 3, "give k=1.")
@@ -483,7 +481,7 @@ def word_anew(run: Callable[[], Any], source: SourceLine | None) -> None:
 
 
 def shorten(value: Any) -> str:
-    """The repr of a value, cut to 60 characters, for messages."""
+    """Returns the repr of a value, cut to 60 characters, for messages."""
     try:
         text = repr(value)
     except RecursionError:  # a container of thousands of containers

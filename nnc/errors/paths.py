@@ -20,12 +20,12 @@ _KINDS = {
 
 
 def path_to_read(where: str, path: Any) -> Path:
-    """Returns the path of a file that is there and can be read to its end.
+    """Returns `path` as the path of a file that is there and can be read to its end.
 
     Raises:
         MissingFileError: there is no such file, or it is a directory.
         FileAccessError: it is no regular file, such as a FIFO, which reading would wait for; or it cannot be looked at.
-        ArgumentTypeError, ArgumentError: it is no path.
+        ArgumentTypeError, ArgumentError: `path` is no path.
     """
     place = _as_path(where, path)
     with access(where, place):
@@ -37,11 +37,11 @@ def path_to_read(where: str, path: Any) -> Path:
 
 
 def path_to_write(where: str, path: Any) -> Path:
-    """Returns the path of a file that can be made or replaced.
+    """Returns `path` as the path of a file that can be made or replaced.
 
     Raises:
         MissingFileError: the folder is not there.
-        ArgumentTypeError, ArgumentError: it is no path, or names a directory.
+        ArgumentTypeError, ArgumentError: `path` is no path, or names a directory.
         FileAccessError: something other than a regular file is there, which a new file would replace.
     """
     place = _as_path(where, path)
@@ -97,6 +97,6 @@ def _check_regular(where: str, place: Path, mode: int, fix: str) -> None:
 
 
 def _shown(place: Path) -> str:
-    """The path, cut where it is longer than any file's."""
+    """Returns the path, cut where it is longer than any file's."""
     text = str(place)
     return text if len(text) <= 300 else f"{text[:200]}... ({len(text)} characters)"

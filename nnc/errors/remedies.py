@@ -27,11 +27,10 @@ _LONGEST = 60  # characters of a remedy's code
 
 
 def remedy(tracer: Any, asked: str) -> str:
-    """The sentence that says how to do without the value of a traced array.
+    """Returns the sentence that says how to do without the value of a traced array.
 
     Args:
-        tracer: stands for the value.
-        asked: the conversion, as "float" or "index".
+        asked: the conversion that asked for the value, such as "float" or "index".
     """
     node, frame = _expression()
     static, name = _static(tracer)
@@ -44,7 +43,7 @@ def remedy(tracer: Any, asked: str) -> str:
 
 
 def numpy_remedy(tracer: Any) -> str:
-    """The call of nnc.numpy in place of the one of NumPy in the user's line; empty where none is found."""
+    """Returns the call of nnc.numpy in place of the one of NumPy in the user's line; empty where none is found."""
     node, frame = _expression()
     if not isinstance(node, ast.Call) or frame is None:
         return ""
@@ -52,7 +51,7 @@ def numpy_remedy(tracer: Any) -> str:
 
 
 def hash_remedy(tracer: Any) -> str:
-    """The sentence that says how to do without the hash of a traced array."""
+    """Returns the sentence that says how to do without the hash of a traced array."""
     node, _ = _expression()
     index = _short(node.slice) if isinstance(node, ast.Subscript) else "i"
     static, name = _static(tracer)
@@ -61,8 +60,8 @@ def hash_remedy(tracer: Any) -> str:
 
 
 def _static(tracer: Any) -> tuple[str, str]:
-    """The advice to declare an argument static, and its name, where the tracer stands for an integer or a flag that was given to a
-    compiled function; else the general advice and no name.
+    """Returns the advice to declare an argument static, and its name, where the tracer stands for an integer or a flag that was
+    given to a compiled function; else the general advice and no name.
     """
     call, symbol = get_context().call, getattr(tracer, "symbol", None)
     inputs = tracer.owner.builder.inputs if symbol is not None else ()
@@ -76,7 +75,9 @@ def _static(tracer: Any) -> tuple[str, str]:
 
 
 def _expression() -> tuple[ast.expr | None, FrameType | None]:
-    """The expression that the user's frame evaluates now, and the frame; None for the expression where it cannot be read."""
+    """Returns the expression that the user's frame evaluates now, and the frame; None for the expression where it cannot be
+    read.
+    """
     frame = user_frame(sys._getframe(1))
     if frame is None:
         return None, None
@@ -94,7 +95,7 @@ def _expression() -> tuple[ast.expr | None, FrameType | None]:
 
 
 def _code(node: ast.expr | None, frame: FrameType | None, namespace: Any) -> str:
-    """The advice for an expression that converts a traced array; empty where none fits."""
+    """Returns the advice for an expression that converts a traced array; empty where none fits."""
     if isinstance(node, ast.Subscript):
         return _indexing(node, frame)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
@@ -114,7 +115,7 @@ def _code(node: ast.expr | None, frame: FrameType | None, namespace: Any) -> str
 
 
 def _indexing(node: ast.Subscript, frame: FrameType | None) -> str:
-    """The advice for an index of a sequence of numbers or of functions; empty for other sequences."""
+    """Returns the advice for an index of a sequence of numbers or of functions; empty for other sequences."""
     sequence = _value(node.value, frame) if frame is not None else None
     if isinstance(sequence, (list, tuple)) and any(callable(x) for x in sequence):
         return f"select a function with nnc.switch({_short(node.slice)}, {_short(node.value)}, *operands)"
@@ -124,7 +125,7 @@ def _indexing(node: ast.Subscript, frame: FrameType | None) -> str:
 
 
 def _replacement(call: ast.Call, frame: FrameType, namespace: Any) -> str:
-    """The call of nnc.numpy in place of a call of NumPy or math; empty where there is none."""
+    """Returns the call of nnc.numpy in place of a call of NumPy or math; empty where there is none."""
     function = _value(call.func, frame)
     path = _path(call.func, function, frame)
     if not path:
@@ -141,7 +142,7 @@ def _replacement(call: ast.Call, frame: FrameType, namespace: Any) -> str:
 
 
 def _path(node: ast.expr, function: Any, frame: FrameType) -> str:
-    """The dotted name of a function of NumPy or math within nnc.numpy; empty for other functions."""
+    """Returns the dotted name of a function of NumPy or math within nnc.numpy; empty for other functions."""
     parts = ast.unparse(node).split(".")
     root = _value(ast.Name(parts[0]), frame)
     if root is np:
@@ -157,7 +158,7 @@ def _path(node: ast.expr, function: Any, frame: FrameType) -> str:
 
 
 def _value(node: ast.expr, frame: FrameType) -> Any:
-    """The value of a name, or of a name within modules; None for other expressions."""
+    """Returns the value of a name, or of a name within modules; None for other expressions."""
     if isinstance(node, ast.Name):
         for names in (frame.f_locals, frame.f_globals, vars(builtins)):
             if node.id in names:

@@ -63,8 +63,8 @@ def leave(
     """Prepares `error` to leave a boundary around `function(*args, **kwargs)`.
 
     Returns:
-        The error to raise instead, where the arguments do not fit the function's signature or nnc found no memory; else None, and
-        the boundary writes `raise`, which without an operand adds no frame of its own.
+        the error to raise instead, where the arguments do not fit the function's signature or nnc found no memory; else None:
+            the boundary then writes `raise` without an operand, which adds no frame of its own.
     """
     other = arguments_misfit(error, function, name, args, kwargs) or _no_memory(error, name, sys._getframe(2))
     if other is None:
@@ -73,7 +73,9 @@ def leave(
 
 
 def _no_memory(error: BaseException, name: str, caller: FrameType) -> OutOfMemoryError | None:
-    """The error for memory that nnc itself asked for in vain; None for other errors, and where an outer boundary words it."""
+    """Returns the error for memory that nnc itself asked for in vain; None for other errors, and where an outer boundary words
+    it.
+    """
     is_too_big = isinstance(error, ValueError) and str(error).startswith(_TOO_BIG)
     if (
         not (isinstance(error, MemoryError) or is_too_big)
@@ -110,16 +112,12 @@ def arguments_misfit(
     where: str | None = None,
     fix: str | None = None,
 ) -> ArgumentTypeError | None:
-    """The error for arguments that do not fit the signature of `function`; None where `error` has another reason.
+    """Returns the error for arguments that do not fit the signature of `function`; None where `error` has another cause.
 
     Args:
-        error: caught by the caller, around `function(*args, **kwargs)`.
-        function: the called function.
-        name: its name.
-        args: its arguments by position.
-        kwargs: its arguments by name.
+        error: the error that the caller caught around `function(*args, **kwargs)`.
         where: the caller, where that was not the user.
-        fix: the remedy; by default, to call it as its signature says.
+        fix: the remedy; by default, to call the function as its signature says.
     """
     traceback = error.__traceback__
     if not isinstance(error, TypeError) or isinstance(error, NncError) or traceback is None:

@@ -35,7 +35,7 @@ class Box:
     def within(
         cls, outer_shape: Sequence[int], start: Sequence[int], shape: Sequence[int], *, where: str = "alias"
     ) -> Box:
-        """The box of `shape` at `start` in a tensor of `outer_shape`; `where` names the caller in errors.
+        """Returns the box of `shape` at `start` in a tensor of `outer_shape`; `where` names the caller in errors.
 
         Args:
             outer_shape: shape of the tensor.
@@ -65,7 +65,7 @@ class Box:
 
     @classmethod
     def whole(cls, shape: Sequence[int]) -> Box:
-        """The box of all elements of a tensor of `shape`.
+        """Returns the box of all elements of a tensor of `shape`.
 
         Args:
             shape: shape of the tensor.
@@ -109,7 +109,7 @@ class Box:
         return 0 in other.shape or all(a <= b and b + m <= a + n for a, n, b, m in sides)
 
     def intersection(self, other: Box) -> Box | None:
-        """The common elements; None where there are none.
+        """Returns the common elements; None where there are none.
 
         Args:
             other: a box of the same rank.
@@ -120,7 +120,7 @@ class Box:
         return Box(start, tuple(min(a, b) - first for a, b, first in zip(self.limit, other.limit, start, strict=True)))
 
     def subtract(self, other: Box) -> list[Box]:
-        """The elements of this box that are not in `other`, as disjoint boxes: at most two for each axis.
+        """Returns the elements of this box that are not in `other`, as disjoint boxes: at most two for each axis.
 
         Args:
             other: a box of the same rank.
@@ -150,7 +150,7 @@ class Box:
 
 
 def uncovered(boxes: Iterable[Box], shape: Sequence[int]) -> list[Box]:
-    """The part of a tensor of `shape` that none of `boxes` covers, as disjoint boxes.
+    """Returns the part of a tensor of `shape` that none of `boxes` covers, as disjoint boxes.
 
     Cost: each box meets only the pieces that reach as far along axis 0; linear for rows and grids of boxes.
 
@@ -190,7 +190,7 @@ def covers(boxes: Iterable[Box], shape: Sequence[int]) -> bool:
 
 
 def first_overlap(boxes: Sequence[Box]) -> tuple[int, int] | None:
-    """The first box that overlaps an earlier one: `(earlier, later)`, or None where all are disjoint.
+    """Returns the first box that overlaps an earlier one: `(earlier, later)`, or None where all are disjoint.
 
     Cost: boxes that some axis separates are never compared, so rows and grids take O(n log n); n^2 where no axis does.
 

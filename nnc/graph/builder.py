@@ -59,11 +59,11 @@ class InlineGraph:
     def of(
         cls, inputs: Iterable[Symbol], nodes: Sequence[Node], outputs: Iterable[Symbol], replaced: Command
     ) -> InlineGraph:
-        """The form of nodes that read nothing but inputs and each other's outputs.
+        """Returns the form of nodes that read nothing but inputs and each other's outputs.
 
         Args:
             inputs: symbols that the nodes read.
-            nodes: in topological order.
+            nodes: the nodes, in topological order.
             outputs: symbols that the nodes write.
             replaced: the command that is replaced in other graphs.
         """
@@ -83,7 +83,7 @@ class GraphBuilder:
     Within `with builder:`, calling a command with symbols appends a node; `builder.add` does the same anywhere.
 
     Args:
-        name: of the graph.
+        name: the name of the graph.
 
     Example:
         >>> b = GraphBuilder()
@@ -117,12 +117,12 @@ class GraphBuilder:
     # -- symbols -----------------------------------------------------------------------------------------------------
 
     def input(self, shape: Sequence[int] | TensorSpec, dtype: Any = None, *, name: str = "") -> Symbol:
-        """A new input of the graph.
+        """Returns a new input of the graph.
 
         Args:
             shape: size of each axis, or a spec.
             dtype: element type, where shape is no spec.
-            name: in the readable form.
+            name: the name in the readable form.
         """
         spec = shape if isinstance(shape, TensorSpec) else TensorSpec(tuple(shape), dtype)
         symbol = new_symbol(spec, name)
@@ -159,12 +159,12 @@ class GraphBuilder:
         self._written[symbol] = None
 
     def constant(self, value: Any, dtype: Any = None, *, name: str = "") -> Symbol:
-        """A constant of the graph; `value` is anything NumPy makes an array of.
+        """Returns a constant of the graph; `value` is anything NumPy makes an array of.
 
         Args:
             value: anything NumPy makes an array of.
             dtype: element type; by default the one of the value.
-            name: in the readable form.
+            name: the name in the readable form.
         """
         array = np.asarray(value, dtype=dtype)
         if array is value and array.flags.writeable:
@@ -175,12 +175,12 @@ class GraphBuilder:
         return symbol
 
     def tensor(self, shape: Sequence[int] | TensorSpec, dtype: Any = None, *, name: str = "") -> Symbol:
-        """A tensor that will be written through aliases; elements that no alias covers are 0.
+        """Returns a tensor that will be written through aliases; elements that no alias covers are 0.
 
         Args:
             shape: size of each axis, or a spec.
             dtype: element type, where shape is no spec.
-            name: in the readable form.
+            name: the name in the readable form.
         """
         spec = shape if isinstance(shape, TensorSpec) else TensorSpec(tuple(shape), dtype)
         symbol = Symbol(spec, name)
@@ -188,7 +188,7 @@ class GraphBuilder:
         return symbol
 
     def alias(self, base: Symbol, start: Sequence[int], shape: Sequence[int], *, name: str = "") -> Symbol:
-        """The box of `shape` at `start` within `base`, as a symbol: read it, or write it with `add(..., out=alias)`.
+        """Returns the box of `shape` at `start` within `base`, as a symbol: read it, or write it with `add(..., out=alias)`.
 
         An alias of an alias views the root.
 
@@ -196,7 +196,7 @@ class GraphBuilder:
             base: a symbol of this graph.
             start: first index along each axis.
             shape: size along each axis.
-            name: in the readable form.
+            name: the name in the readable form.
 
         Raises:
             ShapeError: the box does not lie within `base`.
@@ -285,7 +285,7 @@ class GraphBuilder:
         return (outputs,) if command.outputs == 1 else tuple(outputs)
 
     def nodes_between(self, begin: int, end: int) -> list[Node]:
-        """The nodes from one position on, up to another.
+        """Returns the nodes from one position on, up to another.
 
         Args:
             begin: position of the first node.
@@ -302,7 +302,7 @@ class GraphBuilder:
         return symbol in self._constants
 
     def value_of(self, symbol: Symbol) -> NDArray:
-        """The value of a constant.
+        """Returns the value of a constant.
 
         Args:
             symbol: a symbol of this graph.
@@ -330,7 +330,7 @@ class GraphBuilder:
             symbols += outputs
 
     def build(self, *outputs: Symbol, attrs: Mapping[str, Any] | None = None) -> Graph:
-        """The finished graph with these outputs.
+        """Returns the finished graph with these outputs.
 
         Args:
             *outputs: symbols of this graph.
@@ -410,11 +410,11 @@ class GraphBuilder:
 def infer_specs(
     command: Command, specs: tuple[TensorSpec, ...], params: Mapping[str, Any], graphs: tuple[Graph, ...] = ()
 ) -> tuple[TensorSpec, ...]:
-    """The output specs of a command, found out once for equal specs and parameters.
+    """Returns the output specs of a command, found out once for equal specs and parameters.
 
     Args:
         command: an operation.
-        specs: of the operands.
+        specs: the specs of the operands.
         params: static parameters by name.
         graphs: sub-graphs of the command.
 
@@ -443,7 +443,7 @@ _PLAIN = frozenset({bool, int, float, complex, str, tuple, type(None)})
 
 @lru_cache(maxsize=1 << 11, typed=True)
 def _known_specs(command: Command, version: int, specs: tuple[TensorSpec, ...], *params: Any) -> tuple[TensorSpec, ...]:
-    """The output specs by the rules of this version of the registry; `params` are all names, then all values."""
+    """Returns the output specs by the rules of this version of the registry; `params` are all names, then all values."""
     names, values = params[: len(params) // 2], params[len(params) // 2 :]
     return _infer_anew(command, specs, dict(zip(names, values, strict=True)), ())
 
@@ -491,7 +491,7 @@ def check_same_dtype(where: str, specs: Sequence[TensorSpec]) -> None:
 
     Args:
         where: the caller, for messages.
-        specs: of the operands.
+        specs: the specs of the operands.
 
     Example:
         >>> check_same_dtype("f", [TensorSpec((2,), "float32"), TensorSpec((3,), "float32")])

@@ -59,7 +59,7 @@ class Interpreter(Protocol):
     def process(
         self, command: Command, args: Sequence[Any], params: dict[str, Any], graphs: tuple[Any, ...]
     ) -> Sequence[Any]:
-        """The outputs of a command on these operands.
+        """Returns the outputs of a command on these operands.
 
         Args:
             command: an operation.
@@ -82,7 +82,7 @@ def set_eager(interpreter: Interpreter) -> None:
     """Installs the interpreter at the bottom, which runs commands on concrete arrays.
 
     Args:
-        interpreter: runs commands on arrays.
+        interpreter: the interpreter, which runs commands on arrays.
 
     Example:
         >>> set_eager(find_interpreter([]))  # the one that there is
@@ -102,7 +102,7 @@ def replaced_eager(interpreter: Interpreter) -> Iterator[None]:
 
 
 def find_interpreter(args: Sequence[Any]) -> Interpreter:
-    """The innermost trace among `args` and the ambient one, else the eager interpreter.
+    """Returns the innermost trace among `args` and the ambient one, else the eager interpreter.
 
     Args:
         args: operands.
@@ -131,7 +131,7 @@ def find_interpreter(args: Sequence[Any]) -> Interpreter:
 
 
 def escaped_tracer(tracer: Any) -> TraceError:
-    """The error for a tracer used after its trace has ended."""
+    """Returns the error for a tracer used after its trace has ended."""
     made = f"It was made at {tracer.source.describe()}" if tracer.source is not None else ""
     return user_error(
         TraceError,

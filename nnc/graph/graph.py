@@ -39,7 +39,7 @@ class Symbol(_UnfinishedSymbol):
 
     Args:
         spec: shape, dtype and layout.
-        name: in the readable form.
+        name: the name in the readable form.
 
     Example:
         >>> graph = make_graph(nnp.sin)(nnp.ones(()))
@@ -65,7 +65,7 @@ class Symbol(_UnfinishedSymbol):
 
 
 def new_symbol(spec: TensorSpec, name: str = "") -> Symbol:
-    """A symbol; traces make so many that it matters how long it takes."""
+    """Returns a symbol; traces make so many that it matters how long it takes."""
     symbol: Any = _UnfinishedSymbol()
     symbol.spec, symbol.name = spec, name
     symbol.__class__ = Symbol  # faster than to set the fields of a class that cannot be assigned to
@@ -136,7 +136,7 @@ def new_node(
     command: Command, inputs: tuple[Symbol, ...], outputs: tuple[Symbol, ...], params: Mapping[str, Any],
     graphs: tuple[Graph, ...], source: SourceLine | None,
 ) -> Node:  # fmt: skip
-    """A node, made in the shortest time."""
+    """Returns a node, made in the shortest time."""
     node: Any = _UnfinishedNode()
     node.command, node.inputs, node.outputs = command, inputs, outputs
     node.params, node.graphs, node.source = params, graphs, source
@@ -157,10 +157,10 @@ class Graph:
     Args:
         inputs: symbols without a writer.
         outputs: symbols whose values are asked for.
-        nodes: in topological order.
+        nodes: the nodes, in topological order.
         constants: symbol -> value.
         attrs: attributes that passes computed, by name.
-        name: in the readable form.
+        name: the name in the readable form.
 
     Example:
         >>> graph = make_graph(lambda x: x * x)(nnp.ones(2))
@@ -237,10 +237,10 @@ class Graph:
         return Graph(self.inputs, outputs, tuple(reversed(nodes)), constants, self.attrs, self.name)
 
     def part(self, nodes: Sequence[Node]) -> Graph:
-        """The graph of some of the nodes: it takes the values that they read, and yields those that are read outside.
+        """Returns the graph of some of the nodes: it takes the values that they read, and yields those that are read outside.
 
         Args:
-            nodes: of this graph, in its order.
+            nodes: nodes of this graph, in its order.
         """
         made = {symbol: None for node in nodes for symbol in node.outputs}
         reads = {symbol: None for node in nodes for symbol in node.inputs if symbol not in made}
@@ -311,7 +311,7 @@ class Graph:
 
 
 def _taken(arg: Any, spec: TensorSpec) -> Any:
-    """An argument of a graph; numbers take the dtype of the input."""
+    """Returns an argument of a graph; numbers take the dtype of the input."""
     if dtypes.is_scalar(arg):
         return spec.dtype.type(arg)
     own = getattr(arg, "spec", spec).dtype

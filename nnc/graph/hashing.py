@@ -1,4 +1,4 @@
-"""The structural hash: equal for graphs that say the same, in every process and for every hash seed."""
+"""The structural hash: equal for equal graphs, in every process and for every hash seed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["same_params", "structural_hash", "structurally_equal"]
 
 
 def structural_hash(graph: Graph) -> str:
-    """The SHA-256, in hexadecimal, of the computation of `graph`.
+    """Returns the SHA-256, in hexadecimal, of the computation of `graph`.
 
     Depends on commands, parameters, specs, wiring, order of the nodes, bytes of the constants and sub-graphs; not on names,
     source lines, attributes, or the identity of symbols.
@@ -122,7 +122,9 @@ def _lenient(node: Node | None, name: str, value: Any) -> Any:
 
 
 def _plain_text(value: Any) -> str | None:
-    """A text that tells a value from all others, of types whose `repr` does; most parameters are of these. None for others."""
+    """Returns a text that tells a value from all others, of types whose `repr` does; most parameters are of these. None for
+    others.
+    """
     kind = type(value)
     if kind in _SPELLED or (kind is tuple and _is_spelled(value)):
         return repr(value)
@@ -135,14 +137,14 @@ def _is_spelled(values: tuple[Any, ...]) -> bool:
 
 
 def _tokens(graph: Graph, encode: Encode) -> list[Any]:
-    """The graph as a sequence in which symbols are numbered by first appearance; a sub-graph is one token."""
+    """Returns the graph as a sequence in which symbols are numbered by first appearance; a sub-graph is one token."""
     constants = graph.constants
     numbers: dict[Symbol, str] = {}
     specs: dict[TensorSpec, str] = {}
     settings: dict[int, list[Any]] = {}  # of nodes with the same parameters, by the identity of these, there are many
 
     def number(symbol: Symbol) -> str:
-        """The number of a symbol that appears; its spec is beside it, and of a constant the elements."""
+        """Returns the number of a symbol that appears; its spec is beside it, and of a constant the elements."""
         numbers[symbol] = found = str(len(numbers))
         spec = symbol.spec
         text = specs.get(spec)

@@ -52,17 +52,17 @@ class Fact(Enum):
 @dataclass(frozen=True, slots=True)
 class Pass:
     """A registered pass: the attributes it needs and provides, which attributes stay true when it changes nodes, the commands
-    that it `concerns`, without any of which it changes nothing (none are named: it looks at every graph), and the facts that say
-    where it stands among the passes of lowering.
+    that it `concerns` (a graph with none of these stays as it is; if none are named, it looks at every graph), and the facts
+    that say where it stands among the passes of lowering.
 
     Args:
-        name: in pipelines.
+        name: the pass's name in pipelines.
         function: (graph, options) -> graph.
         needs: attributes that must be there.
         provides: attributes that it adds.
         preserves: attributes that stay true although it changes nodes.
-        concerns: commands, without any of which it changes nothing, by their names or as those of a column; none are named: it
-            looks at every graph.
+        concerns: the commands that it rewrites, by their names or as those of a column; a graph with none of these stays as it
+            is. If none are named, the pass looks at every graph.
         phase: the phase of lowering at whose end it runs; None: it runs where a pipeline names it.
         requires: facts that must hold before it.
         ensures: facts that hold after it.
@@ -93,7 +93,7 @@ class PassRecord:
     """One line of `graph.attrs["passes"]`: the effect of a pass. Node counts include nodes of sub-graphs.
 
     Args:
-        name: of the pass.
+        name: the name of the pass.
         seconds: how long it took.
         nodes_before: number of nodes that it was given.
         nodes_after: number of nodes that it returned.
@@ -131,7 +131,7 @@ def register_pass(
     """Registers the decorated function as the pass `name`; the function itself is unchanged.
 
     Args:
-        name: in pipelines.
+        name: the pass's name in pipelines.
         needs: attributes that must be there.
         provides: attributes that the pass adds.
         preserves: attributes of the graph that stay true although the pass changes nodes.
@@ -176,10 +176,10 @@ def register_pass(
 
 
 def find_pass(name: str) -> Pass:
-    """The pass of that name.
+    """Returns the pass of that name.
 
     Args:
-        name: in pipelines.
+        name: the pass's name in pipelines.
 
     Raises:
         RegistryError: there is none.
@@ -198,11 +198,7 @@ def find_pass(name: str) -> Pass:
 
 
 def added_passes(phase: str | None = None) -> tuple[str, ...]:
-    """Returns the passes that other packages add to a phase of lowering, in the order in which they were registered.
-
-    Args:
-        phase: its name; None: to any.
-    """
+    """Returns the passes that other packages add to a phase of lowering (None: to any), in the order of their registration."""
     return tuple(each.name for each in PASSES.values() if each.phase is not None and phase in (None, each.phase))
 
 
@@ -210,7 +206,7 @@ def run_passes(graph: Graph, names: Sequence[str], options: Any = None, *, verif
     """Runs passes in order and logs each in the attribute "passes".
 
     Args:
-        graph: to be passed through.
+        graph: the graph to rewrite.
         names: the pipeline.
         options: handed to every pass.
         verify: check the graph before the first pass and after each.
@@ -254,7 +250,7 @@ def _leave(graph: Graph, options: Any) -> Graph:
 
 
 def _run(graph: Graph, step: Pass, options: Any, verify: bool, lost: dict[str, str], before: int) -> tuple[Graph, int]:
-    """The graph after a pass, and how many nodes it has; `before` is how many it had."""
+    """Returns the graph after a pass, and how many nodes it has; `before` is how many it had."""
     start = time.perf_counter()
     result = step.function(graph, options)
     seconds = time.perf_counter() - start

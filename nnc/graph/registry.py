@@ -81,7 +81,7 @@ class Attribute(dict[Command, T]):
 
         Args:
             target: the command or its name.
-            value: of the cell.
+            value: the value of the cell.
             priority: values of a higher priority replace values of a lower one.
 
         Raises:
@@ -199,10 +199,10 @@ def register(name: str, rules: Rules, arity: int | None = 1, outputs: int | None
 
 
 def command(name: Command | str) -> Command:
-    """The command of that name.
+    """Returns the command of that name.
 
     Args:
-        name: of the command, or the command itself.
+        name: the command's name, or the command itself.
 
     Raises:
         RegistryError: there is none.
@@ -225,10 +225,10 @@ copyreg.pickle(Command, lambda each: (command, (each.name,)))  # a copy is the c
 
 
 def attribute(name: str) -> Attribute[Any]:
-    """The column of that name.
+    """Returns the column of that name.
 
     Args:
-        name: of the column.
+        name: the name of the column.
 
     Raises:
         RegistryError: there is none.
@@ -354,7 +354,7 @@ class _KernelColumn(Attribute[tuple[Kernel | KernelFactory, ...]]):
         self._promised.setdefault(command(target), []).append(load)
 
     def get(self, target: Command, default: Any = None) -> Any:
-        """The kernels of a command, best first; the default where it has none."""
+        """Returns the kernels of a command, best first; the default where it has none."""
         promised = self._promised.get(target)
         if promised is not None:
             for load in promised:
@@ -363,7 +363,7 @@ class _KernelColumn(Attribute[tuple[Kernel | KernelFactory, ...]]):
         return super().get(target, default)
 
     def so_far(self, target: Command) -> tuple[Kernel | KernelFactory, ...]:
-        """The kernels of a command that are there already."""
+        """Returns the kernels of a command that are there already."""
         return super().get(target, ())
 
     def __getitem__(self, target: Command) -> tuple[Kernel | KernelFactory, ...]:
@@ -419,7 +419,7 @@ Example:
 
 
 def kernels_for(target: Command, machine: Target) -> tuple[Kernel, ...]:
-    """The kernels that a machine has for a command, the best first."""
+    """Returns the kernels that a machine has for a command, the best first."""
     load_kernels(machine.kind)
     return _kernels_for(target, machine, REGISTRY.version)
 
@@ -438,11 +438,11 @@ def _made(factory: KernelFactory, machine: Target) -> Kernel:
 def find_kernel(
     target: Command, specs: tuple[TensorSpec, ...], params: Mapping[str, Any], machine: Target | None = None
 ) -> Kernel | None:
-    """The kernel of highest priority that takes these inputs; None where only the reference does.
+    """Returns the kernel of highest priority that takes these inputs; None where only the reference does.
 
     Args:
         target: the command.
-        specs: of the inputs.
+        specs: the specs of the inputs.
         params: static parameters by name.
         machine: the figures of the machine that it is to run on; None: this one's CPU.
 

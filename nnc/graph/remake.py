@@ -31,10 +31,10 @@ class OncePerGraph(ABC):
 
     @abstractmethod
     def rewrite(self, graph: Graph) -> Graph:
-        """The new graph; the graph itself where nothing changes."""
+        """Returns the new graph; the graph itself where nothing changes."""
 
     def renew(self, node: Node, renamed: dict[Symbol, Symbol]) -> Node:
-        """The node with rewritten sub-graphs and renamed inputs; the node itself where neither changes."""
+        """Returns the node with rewritten sub-graphs and renamed inputs; the node itself where neither changes."""
         inputs, graphs = node.inputs, node.graphs
         if not graphs and renamed.keys().isdisjoint(inputs):
             return node
@@ -44,12 +44,9 @@ class OncePerGraph(ABC):
 
 
 class Remake(ABC):
-    """The new form of one graph.
+    """The rewritten form of one graph.
 
-    `writers` and `constants` belong to the new graph so far. A new node has the line of the node that it replaces.
-
-    Args:
-        passes: rewrites the sub-graphs.
+    `writers` and `constants` are those of the new graph so far. A new node has the source line of the node that it replaces.
     """
 
     def __init__(self, passes: OncePerGraph, graph: Graph) -> None:
@@ -65,7 +62,7 @@ class Remake(ABC):
         """Returns the replacement of a node's only result, made by `make`; None where the node stays."""
 
     def result(self) -> Graph:
-        """The graph itself where nothing changes."""
+        """Returns the graph itself where nothing changes."""
         changes = [self.add(node) for node in self.graph.nodes]
         if not any(changes):
             return self.graph
@@ -96,7 +93,7 @@ class Remake(ABC):
         return out
 
     def number(self, value: Any, like: Symbol, shape: tuple[int, ...]) -> Symbol:
-        """A tensor of one number, in the form that `fold` gives it."""
+        """Returns a tensor of one number, in the form that `fold` gives it."""
         array = np.asarray(value, like.dtype)
         constant = Symbol(TensorSpec((), like.dtype))
         self.constants[constant] = array

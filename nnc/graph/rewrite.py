@@ -1,7 +1,8 @@
 """Applies rewrite rules (`rule.py`) to graphs.
 
-A site is told first by the commands and numbers just above a node, then by the form of a left side. Then the rule is run for the
-specs that stand there, and only a left side that agrees in every parameter, spec, constant and sub-graph, too, is replaced.
+A site is recognised first by the commands and numbers just above a node, then by the form of a left side. Then the rule is run
+for the specs that stand there, and only a left side that agrees in every parameter, spec, constant and sub-graph, too, is
+replaced.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def apply_rules(
 
     Args:
         graph: any graph.
-        rules: in the order in which they are tried.
+        rules: the rules, in the order in which they are tried.
         exact: use only the rules that are exact.
         max_rewrites: more than these mean that the rules run in a circle.
 
@@ -194,7 +195,7 @@ class _Rewriting:
         self.changed = False
 
     def result(self) -> Graph:
-        """The graph with rules applied; the same object where none applies."""
+        """Returns the graph with rules applied; the same object where none applies."""
         for old in self.source.nodes:
             waiting = [old]
             while waiting:
@@ -233,7 +234,7 @@ class _Rewriting:
         return symbol
 
     def renew(self, node: Node) -> Node:
-        """The node with the inputs that it has by now and its sub-graphs rewritten; itself where neither changed."""
+        """Returns the node with the inputs that it has by now and its sub-graphs rewritten; itself where neither changed."""
         inputs, graphs = node.inputs, node.graphs
         if not self.renamed.keys().isdisjoint(inputs):
             inputs = tuple([self.current(symbol) for symbol in inputs])
@@ -245,7 +246,7 @@ class _Rewriting:
         return node.update(inputs=inputs, graphs=graphs)
 
     def find(self, node: Node) -> tuple[Equation, _Match] | None:
-        """The first rule whose left side is the graph that ends in `node`."""
+        """Returns the first rule whose left side is the graph that ends in `node`."""
         rewriter, kinds = self.rewriter, self.kinds
         if node.command not in rewriter.candidates:
             return None
@@ -267,7 +268,8 @@ class _Rewriting:
         return None
 
     def right_side(self, equation: Equation, match: _Match) -> list[Node]:
-        """The nodes of the right side; they write the symbols of the replaced node where they can, else these are renamed.
+        """Returns the nodes of the right side; they write the symbols of the replaced node where they can, else these are
+        renamed.
 
         Each has the source line of the left side's node with the same command, else the line of the replaced node.
         """
@@ -296,7 +298,7 @@ class _Rewriting:
         return made
 
     def without_dead(self, outputs: tuple[Symbol, ...]) -> tuple[tuple[Node, ...], set[Symbol]]:
-        """The nodes but those inner nodes of replaced left sides that nothing reads, and all symbols that are read."""
+        """Returns the nodes but those inner nodes of replaced left sides that nothing reads, and all symbols that are read."""
         read = set(outputs)
         kept: list[Node] = []
         for node in reversed(self.nodes):

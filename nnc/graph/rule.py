@@ -61,7 +61,7 @@ class Sample:
 
 
 def sample(*specs: TensorSpec, **params: Any) -> Sample:
-    """A sample for a rule: one spec for each variable, one value for each static parameter.
+    """Returns a sample for a rule: one spec for each variable, one value for each static parameter.
 
     Args:
         *specs: one for each variable.
@@ -80,7 +80,7 @@ Kind = tuple[Command | None, Any]
 
 
 def kind_of(writer: Command, inputs: Sequence[Any], numbers: Mapping[Any, Any]) -> Kind:
-    """The kind of a command's output, by the numbers that are known of constants."""
+    """Returns the kind of a command's output, by the numbers that are known of constants."""
     return writer, numbers.get(inputs[0]) if inputs else None
 
 
@@ -107,7 +107,7 @@ class Form(NamedTuple):
     constants: tuple[tuple[int, Any], ...]
 
     def common(self, other: Form) -> Form:
-        """The form without the numbers that are different in another one of the same steps."""
+        """Returns the form without the numbers that are different in another one of the same steps."""
         pairs = zip(self.constants, other.constants, strict=True)
         return self._replace(constants=tuple([(place, a if a == b else None) for (place, a), (_, b) in pairs]))
 
@@ -140,7 +140,7 @@ class Pattern:
 
     @classmethod
     def of(cls, form: Form, statics: Mapping[str, tuple[int, str]]) -> Pattern:
-        """The pattern with its kinds."""
+        """Returns the pattern with its kinds."""
         numbers = dict(form.constants)
         kinds: dict[int, Kind] = {place: (None, number) for place, number in numbers.items()}
         for step in form.steps:
@@ -204,10 +204,10 @@ class RewriteRule:
         return tuple(patterns.values())
 
     def _find_statics(self, left: Sequence[Node], params: Mapping[str, Any]) -> dict[str, tuple[int, str]]:
-        """The step and the name by which each static parameter is read off: where the left side has the sample's value.
+        """Returns the step and the name by which each static parameter is read off: where the left side has the sample's value.
 
-        Of several places one that has the parameter's own name is taken. A rule whose place is wrong is used nowhere else than
-        where it holds, since each site is held against both sides made for the values that were read off there.
+        Of several places one that has the parameter's own name is taken. A rule with a wrong place is never applied where it
+        does not hold: each site is compared with both sides, built for the values that were read there.
         """
         places = [(i, key, value) for i, node in enumerate(left) for key, value in node.params.items()]
         found: dict[str, tuple[int, str]] = {}
@@ -270,7 +270,7 @@ class RewriteRule:
         return SourceLine(code.co_filename, code.co_firstlineno, self.name)
 
     def error(self, problem: str, fix: str, operands: Mapping[str, Any] | None = None) -> RuleError:
-        """The error for a mistake in this rule.
+        """Returns the error for a mistake in this rule.
 
         Args:
             problem: the mistake, a sentence.
@@ -285,8 +285,8 @@ def rewrite_rule(
 ) -> Callable[[Callable[..., tuple[Any, Any]]], RewriteRule]:
     """Makes a rewrite rule of the decorated function.
 
-    Its positional parameters are tensors of any spec, its keyword-only ones static parameters, each of which some command
-    of the left side is given as it is. Commands called in it build the two sides, which it returns.
+    Its positional parameters are tensors of any spec, its keyword-only ones static parameters; the left side must pass each to
+    some command unchanged. Commands called in it build the two sides, which it returns.
 
     Args:
         when: side condition `(*specs, **statics) -> bool`.
@@ -322,7 +322,7 @@ def rewrite_rule(
 
 
 def number_of(constant: NDArray) -> Any:
-    """The number that a constant without axes is; None for other constants, and for NaN, which equals nothing."""
+    """Returns the number that a constant without axes is; None for other constants, and for NaN, which equals nothing."""
     if constant.ndim or not dtypes.is_known(constant.dtype):
         return None
     number = constant.item()
@@ -330,7 +330,7 @@ def number_of(constant: NDArray) -> Any:
 
 
 def _take_apart(left: Graph) -> tuple[Form, tuple[Symbol, ...], tuple[Node, ...]]:
-    """The form of a left side, and which symbols and nodes stand in it."""
+    """Returns the form of a left side, and which symbols and nodes stand in it."""
     writers = {symbol: node for node in left.nodes for symbol in node.outputs}
     places = {symbol: i for i, symbol in enumerate(left.inputs)}
     steps: list[Step] = []

@@ -27,9 +27,9 @@ def check_rule(rule: RewriteRule, samples: Sequence[Sample] | None = None, *, se
     finite numbers up to rounding.
 
     Args:
-        rule: to be checked.
+        rule: the rule to check.
         samples: specs to check, by default the rule's.
-        seed: of the random inputs.
+        seed: the seed of the random inputs.
 
     Raises:
         RuleError: the rule is false, or does not apply to a sample.
@@ -62,7 +62,7 @@ def check_rule(rule: RewriteRule, samples: Sequence[Sample] | None = None, *, se
 
 
 def _evaluate(graph: Graph, inputs: Sequence[NDArray]) -> list[NDArray]:
-    """The outputs of `graph` by the commands' references."""
+    """Returns the outputs of `graph` by the commands' references."""
     values: dict[Symbol, Any] = dict(zip(graph.inputs, inputs, strict=True)) | dict(graph.constants)
     for node in graph.nodes:
         if node.graphs:

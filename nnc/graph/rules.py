@@ -25,7 +25,7 @@ class Linear:
     """Stands, in a transpose rule, for an operand in which the node is linear; it has a spec but no value.
 
     Attributes:
-        spec: of the operand.
+        spec: the spec of the operand.
 
     Example:
         >>> Linear(TensorSpec((2,), "float32")).spec.shape

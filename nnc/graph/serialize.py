@@ -82,7 +82,7 @@ def storable(cls: C) -> C:
 
 
 def encode_value(value: Any, symbols: Mapping[Symbol, int] | None = None) -> Any:
-    """`value` as a tree that JSON can hold; equal trees mean equal values of equal types.
+    """Encodes `value` as a tree that JSON can hold; equal trees mean equal values of equal types.
 
     Raises:
         TypeError: there is no encoding for a type within `value`.
@@ -134,7 +134,7 @@ def _encode_object(value: Any, symbols: Mapping[Symbol, int] | None) -> Any:
 
 
 def decode_value(tree: Any, symbols: list[Symbol] | None = None) -> Any:
-    """The value that `encode_value` made `tree` of."""
+    """Returns the value that `encode_value` made `tree` of."""
     kind = type(tree)
     if kind is list:  # mostly of numbers
         return [decode_value(item, symbols) if type(item) in _CONTAINERS else item for item in tree]
@@ -164,14 +164,14 @@ _CONTAINERS = frozenset({list, dict})
 
 
 def encode_array(value: NDArray) -> dict[str, Any]:
-    """An array as dtype, shape and little-endian bytes."""
+    """Returns an array as dtype, shape and little-endian bytes."""
     little = value.astype(value.dtype.newbyteorder("<"), copy=False) if value.dtype.kind != "V" else value
     data = base64.b64encode(little.tobytes()).decode("ascii")
     return {"dtype": value.dtype.name, "shape": list(value.shape), "data": data}
 
 
 def decode_array(tree: Mapping[str, Any]) -> NDArray:
-    """The array that `encode_array` made `tree` of; it is read-only."""
+    """Returns the array that `encode_array` made `tree` of; it is read-only."""
     dtype = dtypes.BY_NAME[tree["dtype"]]
     stored = dtype.newbyteorder("<") if dtype.kind != "V" else dtype
     data = base64.b64decode(tree["data"], validate=True)
@@ -197,7 +197,7 @@ _DECODERS: Mapping[str, Callable[[Any], Any]] = MappingProxyType({
 
 @api_boundary
 def to_json(graph: Graph) -> str:
-    """The JSON form of `graph` with its sub-graphs, constants, attributes, names and source lines.
+    """Returns the JSON form of `graph` with its sub-graphs, constants, attributes, names and source lines.
 
     Args:
         graph: any graph.
@@ -226,7 +226,7 @@ class GraphWriter:
         self.graphs: list[dict[str, Any]] = []
 
     def tables(self) -> dict[str, Any]:
-        """The tables that `GraphReader` reads."""
+        """Returns the tables that `GraphReader` reads."""
         return {
             "specs": [spec_tree(spec) for spec in self.specs],
             "sources": [[source.file, source.line, source.function] for source in self.sources],
@@ -234,15 +234,15 @@ class GraphWriter:
         }
 
     def spec(self, spec: TensorSpec) -> int:
-        """The position of a spec in its table."""
+        """Returns the position of a spec in its table."""
         return self.specs.setdefault(spec, len(self.specs))
 
     def source(self, source: SourceLine) -> int:
-        """The position of a source line in its table."""
+        """Returns the position of a source line in its table."""
         return self.sources.setdefault(source, len(self.sources))
 
     def graph(self, graph: Graph) -> int:
-        """The position of a graph in its table."""
+        """Returns the position of a graph in its table."""
         if graph in self.positions:
             return self.positions[graph]
         symbols = {symbol: i for i, symbol in enumerate(graph.symbols())}
@@ -277,7 +277,7 @@ class GraphWriter:
 
 
 def encode_params(command: Command, params: Mapping[str, Any], source: SourceLine | None = None) -> dict[str, Any]:
-    """A node's parameters as trees that JSON can hold.
+    """Encodes a node's parameters as trees that JSON can hold.
 
     Raises:
         GraphError: a parameter has a value without a JSON form.
@@ -286,7 +286,7 @@ def encode_params(command: Command, params: Mapping[str, Any], source: SourceLin
 
 
 def decode_params(tree: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The parameters that `encode_params` made `tree` of."""
+    """Returns the parameters that `encode_params` made `tree` of."""
     return MappingProxyType({name: decode_value(value) for name, value in tree.items()}) if tree else NO_PARAMS
 
 
@@ -305,14 +305,14 @@ def _values(
 
 
 def spec_tree(spec: TensorSpec) -> dict[str, Any]:
-    """A spec as a tree that JSON can hold."""
+    """Returns a spec as a tree that JSON can hold."""
     tree: dict[str, Any] = {"shape": [int(n) for n in spec.shape], "dtype": spec.dtype.name}
     return tree if spec.layout == STRIDED else tree | {"layout": spec.layout}
 
 
 @api_boundary
 def from_json(text: str | bytes) -> Graph:
-    """The graph that `to_json` wrote; it is verified.
+    """Returns the graph that `to_json` wrote; it is verified.
 
     Args:
         text: as `to_json` writes it.
@@ -354,10 +354,10 @@ def _refuse(problem: str, cause: BaseException | None = None) -> NoReturn:
 
 
 class GraphReader:
-    """Reads the tables that a `GraphWriter` made, each row when it is first wanted; nothing is verified.
+    """Reads the tables that a `GraphWriter` made, each row when it is first needed; verifies nothing.
 
     Args:
-        sources: stand for the first source lines of the table.
+        sources: the source lines that replace the first ones of the table.
     """
 
     def __init__(self, document: Mapping[str, Any], sources: Sequence[SourceLine] = ()) -> None:
@@ -368,21 +368,21 @@ class GraphReader:
         self._graphs: list[Graph | None] = [None] * len(self._graph_rows)
 
     def spec(self, position: int) -> TensorSpec:
-        """The spec at a position of its table."""
+        """Returns the spec at a position of its table."""
         found = self._specs[position]
         if found is None:
             found = self._specs[position] = read_spec(self._spec_rows[position])
         return found
 
     def graph(self, position: int) -> Graph:
-        """The graph at a position of its table."""
+        """Returns the graph at a position of its table."""
         found = self._graphs[position]
         if found is None:
             found = self._graphs[position] = self._read_graph(self._graph_rows[position])
         return found
 
     def graphs(self) -> list[Graph]:
-        """All graphs."""
+        """Returns all graphs."""
         return [self.graph(position) for position in range(len(self._graph_rows))]
 
     def _read_graph(self, tree: Mapping[str, Any]) -> Graph:
@@ -405,7 +405,7 @@ class GraphReader:
 
 
 def read_spec(tree: Mapping[str, Any]) -> TensorSpec:
-    """The spec that `spec_tree` made `tree` of."""
+    """Returns the spec that `spec_tree` made `tree` of."""
     return TensorSpec(tuple(tree["shape"]), _DTYPES[tree["dtype"]], tree.get("layout", STRIDED))
 
 
@@ -435,7 +435,7 @@ def save_graph(path: str | os.PathLike[str], graph: Graph) -> None:
 
 @api_boundary
 def load_graph(path: str | os.PathLike[str]) -> Graph:
-    """The graph in a file that `save_graph` wrote; raises as `from_json` does.
+    """Returns the graph in a file that `save_graph` wrote; raises as `from_json` does.
 
     Args:
         path: a file that `save_graph` wrote.

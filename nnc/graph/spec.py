@@ -56,7 +56,7 @@ class TensorSpec:
     nbytes: int = field(init=False, repr=False)
 
     def __new__(cls, shape: Any, dtype: Any, layout: str = STRIDED) -> TensorSpec:
-        """The one spec with these fields; the shape may be any sequence, the dtype anything that names one."""
+        """Returns the one spec with these fields; the shape may be any sequence, the dtype anything that names one."""
         if type(shape) is not tuple:
             shape = tuple(shape)
         if not isinstance(dtype, np.dtype):
@@ -112,7 +112,7 @@ _LOCK = new_lock()
 
 
 def spec_of(value: Any) -> TensorSpec:
-    """The spec of an array, a tracer, a symbol, a NumPy array or a NumPy scalar.
+    """Returns the spec of an array, a tracer, a symbol, a NumPy array or a NumPy scalar.
 
     Args:
         value: an array, tracer, symbol or NumPy scalar.

@@ -21,7 +21,7 @@ _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
 
 def to_text(graph: Graph, *, sources: bool = True) -> str:
-    """The readable form of `graph`: inputs, constants, a line for each node with its sub-graphs beneath, outputs.
+    """Returns the readable form of `graph`: inputs, constants, a line for each node with its sub-graphs beneath, outputs.
 
     Symbols are numbered in the order in which they appear, through all sub-graphs; the text of equal graphs is equal. A `?`
     marks a symbol that is read before it is written, which a verified graph never has.
@@ -40,7 +40,7 @@ def to_text(graph: Graph, *, sources: bool = True) -> str:
 
 
 def symbol_numbers(graph: Graph) -> Mapping[Symbol, int]:
-    """The number that the readable form gives each symbol of `graph` and of its sub-graphs.
+    """Returns the number that the readable form gives each symbol of `graph` and of its sub-graphs.
 
     Args:
         graph: any graph.
@@ -57,7 +57,7 @@ def symbol_numbers(graph: Graph) -> Mapping[Symbol, int]:
 
 
 def node_texts(graph: Graph) -> Mapping[Node, str]:
-    """The line that the readable form has for each node of `graph` and of its sub-graphs, without the user's line.
+    """Returns the line that the readable form has for each node of `graph` and of its sub-graphs, without the user's line.
 
     Args:
         graph: any graph.
@@ -110,7 +110,7 @@ def _node_text(node: Node, numbers: _Numbers, sources: bool) -> str:
 
 
 def value_text(value: Any) -> str:
-    """A static parameter as text that is the same in every process.
+    """Returns a static parameter as text that is the same in every process.
 
     Args:
         value: a static parameter.

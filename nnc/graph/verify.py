@@ -76,7 +76,7 @@ class _Check:
         self.checked[graph] = symbols.union(*inner)
 
     def written_once(self, graph: Graph, place: str, enclosing: tuple[set[Symbol], ...]) -> set[Symbol]:
-        """The symbols of `graph`, each written in one place only."""
+        """Returns the symbols of `graph`, each written in one place only."""
         writers: dict[Symbol, tuple[str, SourceLine | None]] = {}
         entries: list[tuple[str, SourceLine | None, Symbol]] = [("an input", None, symbol) for symbol in graph.inputs]
         entries += [("a constant", None, symbol) for symbol in graph.constants]
@@ -122,14 +122,14 @@ class _Check:
                 )
 
     def name(self, symbol: Any) -> str:
-        """The symbol as the readable form numbers it."""
+        """Returns the symbol as the readable form numbers it."""
         if not isinstance(symbol, Symbol):
             return f"{symbol!r} (a {type(symbol).__name__}, not a symbol)"
         name = f" {symbol.name}" if symbol.name else ""
         return f"%{symbol_numbers(self.root)[symbol]}{name}: {symbol.spec}"
 
     def explain_missing(self, symbol: Symbol, symbols: set[Symbol], enclosing: tuple[set[Symbol], ...]) -> str:
-        """The reason why a symbol has no value where it is read."""
+        """Returns the reason why a symbol has no value where it is read."""
         if symbol in symbols:
             return "is read before the node that writes it."
         if any(symbol in outer for outer in enclosing):
@@ -139,7 +139,7 @@ class _Check:
     def error(
         self, place: str, problem: str, source: SourceLine | None = None, operands: dict[str, TensorSpec] | None = None
     ) -> GraphError:
-        """The error for a broken invariant at `place`."""
+        """Returns the error for a broken invariant at `place`."""
         where = f"verify({self.root.name})"
         return user_error(GraphError, where, f"{place}{problem}", operands=operands, fix=_FIX, source=source)
 

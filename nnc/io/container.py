@@ -86,7 +86,7 @@ def write(file: BinaryIO, arrays: Mapping[str, NDArray], metadata: Mapping[str, 
 
 
 def read_header(source: Path) -> tuple[Entries, dict[str, str], bytes]:
-    """The entries of the tensors, the texts beside them, and the bytes of the header.
+    """Returns the entries of the tensors, the texts beside them, and the bytes of the header.
 
     Raises:
         FileFormatError: the header is damaged, or does not fit the file.
@@ -115,7 +115,7 @@ def read_header(source: Path) -> tuple[Entries, dict[str, str], bytes]:
 
 
 def read(source: Path) -> tuple[dict[str, str], Iterator[tuple[str, NDArray]]]:
-    """The texts of a file, and its tensors by name, each of which is read when it is asked for.
+    """Returns the texts of a file, and its tensors by name; a tensor is read when it is asked for.
 
     Raises:
         FileFormatError: the file is damaged, which the end of the tensors tells, or has a dtype that nnc does not have.
@@ -144,13 +144,13 @@ def _tensors(source: Path, entries: Entries, digits: str | None, header: bytes) 
 
 
 def damaged(source: Path, reason: str, or_else: str = "") -> FileFormatError:
-    """The error for a file that is not as it was written."""
+    """Returns the error for a file that is not as it was written."""
     fix = f"copy or download it again; nnc.io.save never leaves a half-written file{or_else}."
     return user_error(FileFormatError, "nnc.io.load", f"{source} is no whole safetensors file: {reason}.", fix=fix)
 
 
 def _other_format(source: Path) -> FileFormatError | None:
-    """The error for a file of another known format, which its first bytes tell; None for other files."""
+    """Returns the error for a file of another known format, which its first bytes tell; None for other files."""
     with open(source, "rb") as file:
         first = file.read(8)
     kind = next((kind for magic, kind in _MAGIC.items() if first.startswith(magic)), None)
@@ -163,7 +163,7 @@ def _other_format(source: Path) -> FileFormatError | None:
 
 
 def _kind_of_zip(source: Path) -> str:
-    """The format of a file that begins as an archive does: NumPy's or PyTorch's, by the names in it."""
+    """Returns the format of a file that begins as an archive does: NumPy's or PyTorch's, by the names in it."""
     try:
         with zipfile.ZipFile(source) as archive:
             names = archive.namelist()
@@ -175,12 +175,12 @@ def _kind_of_zip(source: Path) -> str:
 
 
 def _check_text(digits: str) -> bytes:
-    """The header's entry for the checksum."""
+    """Returns the header's entry for the checksum."""
     return f'"{CHECK}":"{digits}"'.encode()
 
 
 def _sums(data: NDArray) -> bytes:
-    """The sum of the words of each block."""
+    """Returns the sum of the words of each block."""
     whole = len(data) // _BLOCK * _BLOCK
     rest = np.zeros(_BLOCK, np.uint8)
     rest[: len(data) - whole] = data[whole:]

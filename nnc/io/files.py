@@ -146,7 +146,7 @@ def _write_sharded(
 
 
 def _together(found: World | None, text: str) -> str:
-    """The text of rank 0, when all processes have come here."""
+    """Returns the text of rank 0, when all processes have come here."""
     if found is None or found.size == 1:
         return text
     with found.waiting(Site("nnc.io.save", found.size, 1)):
@@ -232,18 +232,18 @@ def load(path: PathLike, like: Any = None, *, device: str | None = None) -> Any:
 
 
 def _devices(like: Any) -> dict[str, str]:
-    """The devices of the arrays of a tree by name."""
+    """Returns the devices of the arrays of a tree by name."""
     leaves = describe(like, "nnc.io.load").leaves if like is not None else ()
     return {x.name: x.value.device for x in leaves if isinstance(x.value, Array) and not x.value.is_deleted()}
 
 
 def _read(source: Path, put: Callable[[str, NDArray], Array]) -> tuple[dict[str, Array], dict[str, Any] | None]:
-    """The tensors of a file by name, and nnc's header where the file has one."""
+    """Returns the tensors of a file by name, and nnc's header where the file has one."""
     texts, tensors = (read_index if is_index(source) else read)(source)
     try:
         header = _parse(source, texts[FORMAT]) if FORMAT in texts else None
     except FileFormatError:
-        deque(tensors, maxlen=0)  # a wrong checksum is told first
+        deque(tensors, maxlen=0)  # a wrong checksum is reported first
         raise
     wide = {} if header is None else header["dtypes"]
     return {name: put(name, _narrow(source, data, wide.get(name))) for name, data in tensors}, header
@@ -267,7 +267,7 @@ def _parse(source: Path, text: str) -> dict[str, Any]:
 
 
 def _narrow(source: Path, data: NDArray, dtype: str | None) -> NDArray:
-    """A tensor in the dtype that it had before it was stored as pairs of floats."""
+    """Returns a tensor in the dtype that it had before it was stored as pairs of floats."""
     if dtype is None:
         return data
     if dtype != "complex128" or data.dtype != dtypes.float64 or data.shape[-1:] != (2,):
@@ -276,7 +276,7 @@ def _narrow(source: Path, data: NDArray, dtype: str | None) -> NDArray:
 
 
 def _leaves(source: Path, structure: Node, arrays: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of all leaves by name."""
+    """Returns the values of all leaves by name."""
     found, named = {}, set()
     try:
         for name, node in walk(structure):

@@ -57,7 +57,7 @@ class Layout:
 
 
 def describe(value: Any, where: str) -> Layout:
-    """The named leaves of a pytree, and its structure.
+    """Returns the named leaves of a pytree, and its structure.
 
     Raises:
         UnsupportedError: a key of a dict is no string, number, None or tuple of them.
@@ -91,7 +91,7 @@ def _describe(value: Any, name: str, path: str, leaves: list[Leaf], where: str) 
 
 
 def _saved_settings(metadata: Any) -> dict[str, Any]:
-    """The settings of a dataclass that a file holds, among optree's facts about it."""
+    """Returns the settings of a dataclass that a file holds, among optree's facts about it."""
     settings = metadata[1] if isinstance(metadata, tuple) and len(metadata) == 2 else None
     if not isinstance(settings, tree.Settings):
         return {}
@@ -107,7 +107,7 @@ def _is_record(value: Any) -> bool:
 
 
 def _field_name(value: Any, entry: Any) -> Any:
-    """The key of a child: namedtuples count their children, but name them."""
+    """Returns the key of a child: namedtuples count their children, but name them."""
     fields = getattr(type(value), "_fields", None)
     return fields[entry] if isinstance(value, tuple) and fields is not None and isinstance(entry, int) else entry
 
@@ -155,7 +155,7 @@ def _encode_key(key: Any, where: str) -> Any:
 
 
 def _decode_key(key: Any) -> Any:
-    """The key of a dict, as `_encode_key` gives it.
+    """Returns the key of a dict, as `_encode_key` gives it.
 
     Raises:
         ValueError: it is none.
@@ -214,7 +214,7 @@ def _children(node: Any) -> Iterator[tuple[Any, Any]] | None:
 
 
 def leaf_value(node: Node, tensors: Mapping[str, Any]) -> Any:
-    """The value of a leaf of a structure; an opaque one is its own node.
+    """Returns the value of a leaf of a structure; an opaque one is its own node.
 
     Raises:
         ValueError: there is no such tensor, or the value is not of its type.
@@ -234,7 +234,7 @@ def leaf_value(node: Node, tensors: Mapping[str, Any]) -> Any:
 
 
 def rebuild(node: Node, tensors: dict[str, Any], where: str, name: str = "") -> Any:
-    """The tree of a structure: dicts, lists and tuples as they were, records as dicts of their fields.
+    """Returns the tree of a structure: dicts, lists and tuples as they were, records as dicts of their fields.
 
     Raises:
         UnsupportedError: a leaf was neither array nor number nor string.
@@ -256,7 +256,7 @@ def rebuild(node: Node, tensors: dict[str, Any], where: str, name: str = "") -> 
 
 
 def fill(like: Any, found: dict[str, Any], where: str, foreign: bool = False) -> Any:
-    """The tree `like` with the values of `found`, by name; a foreign file holds no settings.
+    """Returns the tree `like` with the values of `found`, by name; a foreign file holds no settings.
 
     Raises:
         TreeError: names, shapes or dtypes differ; every difference is listed.
@@ -304,7 +304,9 @@ def _fill(value: Any, name: str, found: dict[str, Any]) -> Any:
 
 
 def _as_number(value: Any, like: Any) -> Any:
-    """A number as `like` has it, a Python number or an array without axes: compiled functions turn the former into the latter."""
+    """Returns a number as `like` has it, a Python number or an array without axes: compiled functions turn numbers into such
+    arrays.
+    """
     if not (tree.is_array(value) and tree.is_array(like)) or dtypes.is_scalar(value) == dtypes.is_scalar(like):
         return value
     specs = [TensorSpec((), np.dtype(type(x))) if dtypes.is_scalar(x) else spec_of(x) for x in (value, like)]
@@ -317,7 +319,7 @@ def _as_number(value: Any, like: Any) -> Any:
 
 
 def _kind(value: Any) -> str:
-    """A leaf in words: the spec of an array, the value of a string, else the type."""
+    """Returns a leaf in words: the spec of an array, the value of a string, else the type."""
     if tree.is_array(value) and not dtypes.is_scalar(value):
         return str(spec_of(value))
     if isinstance(value, dict):

@@ -65,7 +65,7 @@ def sizes_of(value: Any, layout: Layout, ranks: int) -> dict[str, int]:
 
 
 def own_part(arrays: Mapping[str, NDArray], sizes: Mapping[str, int], rank: int, ranks: int) -> dict[str, NDArray]:
-    """The arrays that a rank writes: its parts, and on rank 0 all arrays that are whole everywhere."""
+    """Returns the arrays that a rank writes: its parts, and on rank 0 all arrays that are whole everywhere."""
     found = {}
     for name, data in arrays.items():
         if name in sizes:
@@ -78,7 +78,7 @@ def own_part(arrays: Mapping[str, NDArray], sizes: Mapping[str, int], rank: int,
 
 
 def shard_name(target: Path, token: str, rank: int, ranks: int) -> str:
-    """The name of a rank's file."""
+    """Returns the name of a rank's file."""
     return f"{target.name}.{token}.{rank}-of-{ranks}.safetensors"
 
 
@@ -117,7 +117,7 @@ def is_index(source: Path) -> bool:
 
 
 def read_index(source: Path) -> tuple[dict[str, str], Iterator[tuple[str, NDArray]]]:
-    """The texts of a checkpoint, and its tensors by name, whole: as `nnc.io.container.read` gives those of one file.
+    """Returns the texts of a checkpoint, and its tensors by name, whole: as `nnc.io.container.read` gives those of one file.
 
     Raises:
         FileFormatError: the index or one of the files is damaged or missing.
@@ -131,7 +131,7 @@ def read_index(source: Path) -> tuple[dict[str, str], Iterator[tuple[str, NDArra
 
 
 def _parse(source: Path, text: bytes) -> dict[str, Any]:
-    """The entries of an index, each of its type.
+    """Returns the entries of an index, each of its type.
 
     Raises:
         FileFormatError: they are not as `write_index` writes them.

@@ -44,8 +44,8 @@ class Phase:
     """Passes that run one after the other; sub-graphs are rewritten along with their graph.
 
     Attributes:
-        name: by which passes of other packages ask for the end of the phase.
-        passes: functions that are registered under their own names.
+        name: the phase's name, which passes of other packages give to run at its end.
+        passes: the functions, each registered under its own name.
     """
 
     name: PhaseName
@@ -162,7 +162,7 @@ def facts_after(names: Sequence[str]) -> frozenset[Fact]:
     """Returns the facts that hold after passes on a traced graph.
 
     Args:
-        names: passes in the order in which they run.
+        names: the passes, in the order in which they run.
 
     Raises:
         RegistryError: a pass requires a fact that does not hold.
@@ -183,7 +183,7 @@ def facts_after(names: Sequence[str]) -> frozenset[Fact]:
 
 
 def run_phases(graph: Graph, phases: Sequence[Phase], options: Options) -> Graph:
-    """Runs phases, which follow one another in PHASES, on a graph that has been through those before them.
+    """Runs phases, which must follow one another in PHASES, on a graph after the phases before them.
 
     Raises:
         RegistryError: a pass requires a fact that does not hold.

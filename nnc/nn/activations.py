@@ -189,7 +189,7 @@ def gelu(x: ArrayLike, approximate: bool = True) -> Array:
 
     Args:
         x: any shape.
-        approximate: by tanh, with an error below 1e-3; else by erfc.
+        approximate: whether to compute it by tanh, with an error below 1e-3, instead of by erfc.
 
     Raises:
         ArgumentTypeError: approximate is no bool.
@@ -405,7 +405,7 @@ def _widened(x: Any, mask: Any, where: str) -> tuple[Array, dtypes.DType]:
 
 
 def _shifted(x: Array, axis: int | tuple[int, ...] | None, where: str) -> tuple[Array, Array]:
-    """The exponentials of x minus its greatest element, and their sum, which is made 1 where all elements are -inf."""
+    """Returns the exponentials of x minus its greatest element, and their sum, which is made 1 where all elements are -inf."""
     to_axes(where, axis, x.ndim)  # so that no other function's name stands in an error
     top = ew.stop_gradient(nnp.max(x, axis=axis, keepdims=True))
     exponentials = nnp.exp(x - nnp.where(abs(top) == math.inf, 0, top))

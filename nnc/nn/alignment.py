@@ -39,7 +39,7 @@ def ctc(
     An alignment names a class or the blank at each step; equal neighbours merge, then blanks vanish.
 
     Args:
-        logits: (..., T, classes), of which log_softmax is taken; log-probabilities are their own.
+        logits: (..., T, classes); log_softmax is applied to them, which leaves log-probabilities as they are.
         labels: integers (..., L), without blanks.
         logit_lengths: (...), how many steps count; all by default.
         label_lengths: (...), how many labels count; all by default.
@@ -99,7 +99,7 @@ def ctc(
 
 
 def _check(scores: Array, labels: Array, blank: int) -> tuple[int, ...]:
-    """The sizes of the batch axes."""
+    """Returns the sizes of the batch axes."""
     operands = {"logits": spec_of(scores), "labels": spec_of(labels)}
     if scores.ndim < 2 or labels.ndim != scores.ndim - 1 or scores.shape[:-2] != labels.shape[:-1]:
         problem = f"logits have shape {scores.shape}, labels {labels.shape}."

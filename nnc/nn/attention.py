@@ -33,7 +33,7 @@ __all__ = ["dot_product_attention"]
 
 FEW = 16  # queries that share keys, below which the command's vectors are not full
 WIDE = 256  # features up to which its blocks stay in the caches
-CHUNK = 1024  # keys taken together where the caller does not say; up to so many are taken at once
+CHUNK = 1024  # keys of a block where the caller gives no number; up to so many are taken at once
 WHERE = "dot_product_attention"
 
 
@@ -60,8 +60,8 @@ def dot_product_attention(
 
     Args:
         query: (..., T, heads, features).
-        key: (..., S, heads, features); fewer heads, of which the queries' is a multiple, are shared by groups of
-            queries' heads.
+        key: (..., S, heads, features); if there are fewer heads than in query, whose number must be a multiple, groups of query
+            heads share one.
         value: (..., S, heads, features), as many heads as `key`.
         bias: added to the scores; broadcasts to (..., heads, T, S).
         mask: bools that broadcast to (..., heads, T, S); where it is False nothing is attended to.
@@ -131,7 +131,7 @@ def dot_product_attention(
 
 
 def _without_padding(q: Array, k: Array, v: Array, conditions: list[Array]) -> tuple[Array, Array, Array]:
-    """Zeros in the place of queries that attend to nothing, and of keys and values to which none attends.
+    """Replaces queries that attend to nothing, and keys and values that none attends to, by zeros.
 
     Their weights are 0, which times NaN or infinity is NaN.
     """
@@ -163,7 +163,7 @@ def _chunk_size(chunk_size: int | None, keys: int) -> int:
 
 
 def _read_scores(name: str, x: Any, full: tuple[int, ...]) -> Array:
-    """A bias or a mask with as many axes as the scores (..., heads, T, S), each of them of that size or 1."""
+    """Returns a bias or a mask with as many axes as the scores (..., heads, T, S), each of them of that size or 1."""
     x = nnp.asarray(x)
     shape = (1,) * (len(full) - x.ndim) + x.shape
     if len(shape) != len(full) or any(n not in (1, size) for n, size in zip(shape, full, strict=True)):
@@ -183,7 +183,7 @@ def _read_mask(mask: Any, full: tuple[int, ...]) -> Array:
 
 
 def _read_window(size: Any) -> tuple[int, int] | None:
-    """The numbers of keys before a query and after it that take part."""
+    """Returns the numbers of keys before a query and after it that take part."""
     pair = size if isinstance(size, (tuple, list)) else (size, size)
     if size is not None and (len(pair) != 2 or not all(hasattr(n, "__index__") and n >= 0 for n in pair)):
         problem = f"local_window_size={size!r} is no number of keys, nor a pair of such."
@@ -211,7 +211,7 @@ class _Attend:
     dropout_key: Any
 
     def all_chunks(self, q: Array, k: Array, v: Array, extra: dict[str, Array], size: int) -> tuple[Array, Array]:
-        """The sums over all keys of exp(score - greatest) · value, and of exp(score - greatest)."""
+        """Returns the sums over all keys of exp(score - greatest) · value, and of exp(score - greatest)."""
         count = -(-self.keys // size)
         whole = {"k": k, "v": v, "place": nnp.arange(count * size), **extra}
         if count <= 1:

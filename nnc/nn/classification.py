@@ -148,7 +148,7 @@ def sigmoid_cross_entropy(
 
     Args:
         logits: any shape.
-        labels: the same shape, 0 to 1, or one number for all.
+        labels: an array of the same shape, with values from 0 to 1, or one number for all.
         weights: factors of all terms; broadcast to the logits.
         positive_weights: factors of the term of the label itself; broadcast to the logits.
         reduction: "mean", "sum" or "none".
@@ -214,7 +214,7 @@ def kl_div(
 
 
 def _class_weights(where: str, weights: Any, scores: Array, axis: int) -> Array | None:
-    """The classes' factors, spread along `axis`."""
+    """Returns the classes' factors, spread along `axis`."""
     if weights is None:
         return None
     factors: Array = weights
@@ -226,7 +226,7 @@ def _class_weights(where: str, weights: Any, scores: Array, axis: int) -> Array 
 
 
 def _evenly(scores: Array, axis: int, mask: Any) -> Array:
-    """The probability of each class where all that exist are equally likely."""
+    """Returns the probability of each class where all that exist are equally likely."""
     if mask is None:
         return nnp.full((1,) * scores.ndim, 1 / max(1, scores.shape[axis]), scores.dtype)
     exists = nnp.astype(nnp.broadcast_to(nnp.asarray(mask), scores.shape), scores.dtype)

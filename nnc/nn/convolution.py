@@ -22,7 +22,7 @@ __all__ = ["AdaptiveAvgPool", "AvgPool", "Conv", "ConvTranspose", "GlobalAvgPool
 
 
 class _Convolution(Module):
-    """The base of Conv and ConvTranspose: parameters for each spatial axis, of which the layout gives the number."""
+    """The base of Conv and ConvTranspose, with parameters for each spatial axis; the layout says how many there are."""
 
     weight: Array
     bias: Array | None
@@ -73,7 +73,7 @@ def convolve_transpose(x: Any, weight: Any, bias: Any, **options: Any) -> Array:
 
 
 def _shifted(out: Array, bias: Any, layout: str) -> Array:
-    """The bias added to each channel."""
+    """Returns the bias added to each channel."""
     if bias is None:
         return out
     form = parse_layout("bias", layout)
@@ -97,8 +97,8 @@ class Conv(_Convolution):
         in_features: number of input channels.
         out_features: number of output channels.
         kernel: a size for each spatial axis, or one for all; the layout says how many there are ("NCHW", "NWC" …).
-        key: for the weights, uniform in ±1 / sqrt(inputs of an output).
-        stride: of the windows; a number, or one for each spatial axis.
+        key: the key for the weights, uniform in ±1 / sqrt(inputs of an output).
+        stride: the stride of the windows; a number, or one for each spatial axis.
         padding: a number, one for each spatial axis, a pair (before, after) for each, "SAME" or "VALID".
         dilation: distance of the elements of a window; a number, or one for each spatial axis.
         groups: share g of the output channels sees share g of the input channels only.
@@ -145,7 +145,7 @@ class ConvTranspose(_Convolution):
         in_features: number of input channels.
         out_features: number of output channels.
         kernel: a size for each spatial axis, or one for all.
-        key: for the weights, uniform in ±1 / sqrt(inputs of an output).
+        key: the key for the weights, uniform in ±1 / sqrt(inputs of an output).
         stride: distance of the windows in the output; a number, or one for each spatial axis.
         padding: how much of the output is cut off; given as for Conv.
         output_padding: how many elements more the output has at the end of each axis.
@@ -211,7 +211,7 @@ class MaxPool(_Pool):
 
     Args:
         window: a size for each spatial axis, or one for all.
-        stride: of the windows; their size by default.
+        stride: the stride of the windows; their size by default.
         padding: a number, one for each spatial axis, a pair (before, after) for each, "SAME" or "VALID".
         dilation: distance of the elements of a window.
         ceil_mode: whether a last window may reach beyond the padding.
@@ -232,7 +232,7 @@ class AvgPool(_Pool):
 
     Args:
         window: a size for each spatial axis, or one for all.
-        stride: of the windows; their size by default.
+        stride: the stride of the windows; their size by default.
         padding: a number, one for each spatial axis, a pair (before, after) for each, "SAME" or "VALID".
         dilation: distance of the elements of a window.
         ceil_mode: whether a last window may reach beyond the padding.

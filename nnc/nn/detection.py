@@ -150,7 +150,7 @@ def roi_align(
     Args:
         x: (N, C, H, W), or as `layout` says.
         boxes: (K, 5), each the index of an image and x1, y1, x2, y2.
-        output_size: of the grid, a number or (height, width).
+        output_size: the size of the grid, a number or (height, width).
         spatial_scale: factor from the boxes' coordinates to coordinates in x.
         sampling_ratio: samples of each bin along each axis; None takes a sample for each element that a bin covers,
             which needs the boxes' values.
@@ -188,7 +188,7 @@ def roi_align(
     down, across = per_axis("roi_align", "output_size", output_size, 2)
 
     def extents(boxes: Any) -> tuple[Array, Array]:
-        """The upper left corners of the boxes, and their sizes: (K, 2) each, x before y."""
+        """Returns the upper left corners of the boxes, and their sizes: (K, 2) each, x before y."""
         corners = nnp.astype(boxes[:, 1:], wide) * spatial_scale - (0.5 if aligned else 0)
         size = corners[:, 2:] - corners[:, :2]
         return corners[:, :2], size if aligned else nnp.maximum(size, 1)

@@ -40,7 +40,7 @@ def sigmoid_focal_loss(
 
     Args:
         logits: any shape.
-        labels: the same shape, 0 to 1.
+        labels: an array of the same shape, with values from 0 to 1.
         alpha: weight of label 1; of label 0 it is 1 - alpha. None: both 1.
         gamma: how much less examples count that are right already; 0: not less.
 
@@ -109,7 +109,7 @@ def generalized_kl_divergence(
 
     Args:
         log_predictions: (..., classes), logarithms.
-        targets: the same shape, at least 0.
+        targets: an array of the same shape, with values of at least 0.
         axis: the classes.
         where: a mask; classes where it is False take no part.
 
@@ -162,7 +162,7 @@ def ranking_softmax_loss(
 
     Args:
         logits: (..., items), scores of the items of each list.
-        labels: the same shape, relevance.
+        labels: the relevance of each, an array of the same shape.
         where: a mask; items where it is False are not in the list. Lists without items do not count.
         weights: factors of the labels; broadcast to the logits.
         reduce_fn: from the values of all lists to one; None keeps them, and 0 of lists without items.

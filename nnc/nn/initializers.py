@@ -64,7 +64,7 @@ def zeros(key: ArrayLike, shape: Sequence[int], dtype: DTypeLike = dtypes.float3
 
     Args:
         key: not used.
-        shape: of the result.
+        shape: the shape of the result.
         dtype: dtype of the result.
 
     Example:
@@ -79,7 +79,7 @@ def ones(key: ArrayLike, shape: Sequence[int], dtype: DTypeLike = dtypes.float32
 
     Args:
         key: not used.
-        shape: of the result.
+        shape: the shape of the result.
         dtype: dtype of the result.
 
     Example:
@@ -173,10 +173,10 @@ def uniform(scale: float = 1e-2, dtype: DTypeLike = dtypes.float32) -> Initializ
 
 
 def fans(shape: Sequence[int], in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = ()) -> tuple[int, int]:
-    """The number of inputs of each output, and of outputs of each input; axes that are none of the three are a window.
+    """Returns the number of inputs of each output, and of outputs of each input; all other axes are a window.
 
     Args:
-        shape: of the weights.
+        shape: the shape of the weights.
         in_axis: axis or axes of the inputs.
         out_axis: axis or axes of the outputs.
         batch_axis: axes of copies that share nothing.

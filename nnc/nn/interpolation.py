@@ -141,7 +141,7 @@ def _taps(n: int, o: int, ratio: float, kind: str, align_corners: bool) -> Taps:
 
 
 def _cubic(distance: Any) -> Any:
-    """The weight of an element at a distance (Keys, "Cubic convolution interpolation", 1981), with a = -3/4."""
+    """Returns the weight of an element at a distance (Keys, "Cubic convolution interpolation", 1981), with a = -3/4."""
     a, d = -0.75, np.abs(distance)
     near, far = ((a + 2) * d - (a + 3)) * d * d + 1, ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
     return np.where(d <= 1, near, np.where(d < 2, far, 0))

@@ -52,7 +52,7 @@ def check_sizes(where: str, shape: Sequence[Any]) -> None:
 def draw_weights(
     key: ArrayLike, shape: Sequence[int], bias_shape: Sequence[int] | None, fan_in: int, dtype: DTypeLike
 ) -> tuple[Any, Any]:
-    """A weight and a bias (None without a shape for it)."""
+    """Returns a weight and a bias (None without a shape for it)."""
     check_sizes("nnc.nn", shape)
     for_weight, for_bias = random.split(key)
     bias = None if bias_shape is None else draw(for_bias, bias_shape, fan_in, dtype)
@@ -75,7 +75,7 @@ class Linear(Module):
     Args:
         in_features: size of the last axis before.
         out_features: size of the last axis after.
-        key: for the weights, uniform in ±1 / sqrt(in_features).
+        key: the key for the weights, uniform in ±1 / sqrt(in_features).
         use_bias: whether there is a bias.
         dtype: dtype of the weights.
 
@@ -125,7 +125,7 @@ class Embedding(Module):
     Args:
         num_embeddings: number of rows.
         features: size of a row.
-        key: for the table, drawn from the normal distribution.
+        key: the key for the table, drawn from the normal distribution.
         dtype: dtype of the table.
 
     Example:
@@ -183,7 +183,7 @@ class PReLU(Module):
 
     Args:
         features: number of slopes: 1 for all elements, or one for each channel.
-        negative_slope: of all of them at first.
+        negative_slope: the initial value of all slopes.
         axis: axis of the channels.
         dtype: dtype of the slopes.
 
@@ -335,7 +335,7 @@ class MLP(Module):
         out_features: size of the last axis after.
         width: size of the hidden layers.
         depth: how many hidden layers there are.
-        key: for the weights.
+        key: the key for the weights.
         activation: after each hidden layer.
         final_activation: after the last layer; None is none.
         use_bias: whether the layers have biases.

@@ -53,7 +53,7 @@ def mse(predictions: ArrayLike, targets: ArrayLike, *, reduction: Reduction = "m
 
     Args:
         predictions: any shape.
-        targets: the same shape.
+        targets: an array of the same shape.
         reduction: "mean", "sum" or "none".
 
     Raises:
@@ -75,7 +75,7 @@ def mae(predictions: ArrayLike, targets: ArrayLike, *, reduction: Reduction = "m
 
     Args:
         predictions: any shape.
-        targets: the same shape.
+        targets: an array of the same shape.
         reduction: "mean", "sum" or "none".
 
     Raises:
@@ -97,7 +97,7 @@ def huber(predictions: ArrayLike, targets: ArrayLike, delta: float = 1.0, *, red
 
     Args:
         predictions: any shape.
-        targets: the same shape.
+        targets: an array of the same shape.
         delta: difference from which the loss grows linearly.
         reduction: "mean", "sum" or "none".
 
@@ -120,7 +120,7 @@ def smooth_l1(predictions: ArrayLike, targets: ArrayLike, beta: float = 1.0, *, 
 
     Args:
         predictions: any shape.
-        targets: the same shape.
+        targets: an array of the same shape.
         beta: difference from which the loss grows linearly.
         reduction: "mean", "sum" or "none".
 
@@ -148,7 +148,7 @@ def log_cosh(predictions: ArrayLike, targets: ArrayLike, *, reduction: Reduction
 
     Args:
         predictions: any shape.
-        targets: the same shape.
+        targets: an array of the same shape.
         reduction: "mean", "sum" or "none".
 
     Raises:
@@ -212,7 +212,7 @@ def hinge_embedding(
     """Returns the distance where the target is 1 (alike), else max(0, margin - distance).
 
     Args:
-        distances: of pairs.
+        distances: the distances of pairs.
         targets: -1 or 1, of the same shape.
         margin: distance from which unlike pairs cost nothing.
         reduction: "mean", "sum" or "none".
@@ -240,7 +240,7 @@ def margin_ranking(
         x1: scores.
         x2: scores of the same shape.
         targets: -1 or 1, of the same shape.
-        margin: by how much one should rank above the other.
+        margin: how much one should rank above the other.
         reduction: "mean", "sum" or "none".
 
     Raises:
@@ -315,8 +315,8 @@ def gaussian_nll(
 
     Args:
         predictions: means.
-        targets: of the same shape.
-        variances: of the same shape.
+        targets: an array of the same shape.
+        variances: an array of the same shape.
         full: add log(2π) / 2.
         eps: the least variance.
         reduction: "mean", "sum" or "none".
@@ -359,7 +359,7 @@ def cosine_similarity(x1: ArrayLike, x2: ArrayLike, axis: int = -1, eps: float =
 
     Args:
         x1: any shape.
-        x2: the same shape.
+        x2: an array of the same shape.
         axis: axis of the vectors.
         eps: least length that counts.
 
@@ -382,7 +382,7 @@ def cosine_distance(x1: ArrayLike, x2: ArrayLike, axis: int = -1, eps: float = 1
 
     Args:
         x1: any shape.
-        x2: the same shape.
+        x2: an array of the same shape.
         axis: axis of the vectors.
         eps: least length that counts.
 
@@ -452,7 +452,7 @@ def triplet_margin(
         negatives: (..., features), unlike the anchors.
         axis: axis of the vectors.
         norm_degree: 2 for the Euclidean distance.
-        margin: by how much a negative should be farther than a positive.
+        margin: how much farther a negative should be than a positive.
         eps: added to each difference, which keeps derivatives finite at 0.
         swap: the negative's distance is that to the anchor or that to the positive, whichever is less.
         reduction: "mean", "sum" or "none".

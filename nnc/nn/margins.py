@@ -143,7 +143,7 @@ def sparsemax_loss(logits: ArrayLike, labels: ArrayLike) -> Array:
 
 
 def _sparsemax(x: Array) -> Array:
-    """The nearest probabilities to scores (..., classes) (Martins and Astudillo, "From softmax to sparsemax", 2016)."""
+    """Returns the nearest probabilities to scores (..., classes) (Martins and Astudillo, "From softmax to sparsemax", 2016)."""
     descending = nnp.flip(nnp.sort(x, axis=-1), axis=-1)
     places = nnp.astype(nnp.arange(1, x.shape[-1] + 1), x.dtype)
     thresholds = (nnp.cumsum(descending, axis=-1) - 1) / places
@@ -187,7 +187,7 @@ def make_fenchel_young_loss(max_fun: Callable[..., Any]) -> Callable[..., Array]
     2020). Its gradient is the gradient of max_fun minus the targets.
 
     Args:
-        max_fun: from the scores (classes,) of one example to a number, such as `nnp.logsumexp`, convex.
+        max_fun: a convex function from the scores (classes,) of one example to a number, such as `nnp.logsumexp`.
 
     Returns:
         A function of scores (..., classes) and targets of the same shape, with one value for each example; more arguments are

@@ -28,7 +28,8 @@ _OPEN = "_is_being_initialised"
 
 
 def field(*, static: bool = False, state: bool = False, **kwargs: Any) -> Any:
-    """A dataclass field; `static=True` makes it a setting: part of the model's structure, never differentiated or traced.
+    """Returns a dataclass field; `static=True` makes it a setting: part of the model's structure, never differentiated or
+    traced.
 
     Strings, functions and Python numbers are settings without being told. `state=True` marks arrays that a call renews and no
     optimizer trains, such as running averages: see `nnc.nn.is_stateful`. The other arguments are those of dataclasses.field.
@@ -36,7 +37,7 @@ def field(*, static: bool = False, state: bool = False, **kwargs: Any) -> Any:
     Args:
         static: part of the structure: hashable, never differentiated or traced.
         state: changes from call to call, such as running statistics.
-        **kwargs: of `dataclasses.field`.
+        **kwargs: the arguments of `dataclasses.field`.
 
     Example:
         >>> class Scale(nnc.nn.Module):
@@ -144,7 +145,7 @@ class Module:
 
 @api_boundary
 def _refuse_call(self: Module, *args: Any, **kwargs: Any) -> Any:
-    """The `__call__` of classes that have PyTorch's `forward` instead."""
+    """Returns the `__call__` of classes that have PyTorch's `forward` instead."""
     problem = "it cannot be called: it has a method forward, but no __call__."
     fix = "rename forward to __call__; hooks do not stand between the two."
     raise user_error(ArgumentTypeError, type(self).__name__, problem, fix=fix)
@@ -162,7 +163,7 @@ def _copy(module: M, changes: Mapping[str, Any]) -> M:
 
 
 def copy_as(cls: type[M], module: Module, **changes: Any) -> M:
-    """A module of another class with the fields of a module, some of them changed."""
+    """Returns a module of another class with the fields of a module, some of them changed."""
     twin: M = object.__new__(cls)
     for name, value in {**module.__dict__, **changes}.items():
         object.__setattr__(twin, name, value)
@@ -202,7 +203,7 @@ def _assigning(init: Callable[..., None]) -> Callable[..., None]:
 
 
 def modify(module: Any, change: Callable[[Module], Mapping[str, Any]]) -> Any:
-    """A copy of a tree of modules in which each module has the fields changed that `change(module)` gives."""
+    """Returns a copy of a tree of modules in which each module has the fields changed that `change(module)` gives."""
     if isinstance(module, Module):
         inner = {name: modify(value, change) for name, value in module.__dict__.items()}
         return _copy(module, {**inner, **change(module)})
@@ -224,7 +225,7 @@ def inference_mode(model: A, value: bool = True) -> A:
 
     Args:
         model: a module, or a pytree of modules.
-        value: of the field `inference`.
+        value: the value of the field `inference`.
 
     Example:
         >>> inference_mode(nnc.nn.Dropout(0.5))(nnp.ones(2))
@@ -253,7 +254,7 @@ def _text(value: Any, indent: str) -> str:
 
 
 def _shown_fields(module: Module) -> list[str]:
-    """The fields that a module's text shows: all but the settings that have the default of its own `__init__`."""
+    """Returns the fields that a module's text shows: all but the settings that have the default of its own `__init__`."""
     cls: type = type(module)
     own = inspect.signature(cls.__init__).parameters if module._has_own_init else {}  # type: ignore[misc]
     names = [item.name for item in dataclasses.fields(cls) if item.repr and hasattr(module, item.name)]
@@ -270,7 +271,7 @@ def _is_default(value: Any, default: Any) -> bool:
 
 
 def _tree(name: str, value: Any, is_state: bool) -> tuple[Branch, int]:
-    """The branch of a part of a model, and the number of elements of its parameters."""
+    """Returns the branch of a part of a model, and the number of elements of its parameters."""
     label = f"{name}: " if name else ""
     if isinstance(value, Module):
         cls: type = type(value)

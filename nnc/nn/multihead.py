@@ -45,7 +45,7 @@ class MultiHeadAttention(Module):
     Args:
         features: size of the last axis of queries and output.
         num_heads: divides features.
-        key: for the weights.
+        key: the key for the weights.
         kv_heads: how many heads keys and values have, which groups of the queries' heads share (Ainslie et al., 2023);
             num_heads by default.
         key_features: size of the last axis of keys; `features` by default.
@@ -132,7 +132,7 @@ class MultiHeadAttention(Module):
             is_causal: s > t is masked.
             cache: keys and values of earlier calls. The new ones go behind them, and all are attended to but the ones later
                 than the query.
-            key: for dropout of the weights.
+            key: the key for dropout of the weights.
 
         Returns:
             (..., T, features); with a cache (that, the new cache).
@@ -163,7 +163,7 @@ class MultiHeadAttention(Module):
         return out if cache is None else (out, cache)
 
     def make_cache(self, batch_shape: tuple[int, ...], size: int, dtype: DTypeLike = dtypes.float32) -> KVCache:
-        """An empty cache for `size` steps.
+        """Returns an empty cache for `size` steps.
 
         Args:
             batch_shape: shape before the steps.
@@ -174,7 +174,7 @@ class MultiHeadAttention(Module):
         return KVCache(nnp.zeros(shape, dtype), nnp.zeros(shape, dtype), nnp.asarray(0, dtypes.int32))
 
     def _heads(self) -> tuple[int, int]:
-        """The numbers of heads of queries, and of keys and values."""
+        """Returns the numbers of heads of queries, and of keys and values."""
         return self.num_heads, self.kv_heads
 
     def _split(self, x: Array, heads: int) -> Array:
@@ -182,7 +182,7 @@ class MultiHeadAttention(Module):
 
 
 def _without_padding(query: Any, keys: Any, values: Any, mask: Array) -> tuple[Array, Array, Array]:
-    """Zeros in the place of queries that attend to nothing, and of keys and values to which none attends.
+    """Replaces queries that attend to nothing, and keys and values that none attends to, by zeros.
 
     The gradients of the projections would be 0 times NaN there, if it is padding of NaN. In self-attention such a key is padding
     as a query, too, which may attend to others: there, zeros replace numbers that are not finite.
@@ -197,7 +197,7 @@ def _without_padding(query: Any, keys: Any, values: Any, mask: Array) -> tuple[A
 
 
 def _extend(cache: KVCache, k: Array, v: Array) -> tuple[KVCache, Array]:
-    """The cache with more keys and values, and the mask (T, size) of the keys that the new steps see."""
+    """Returns the cache with more keys and values, and the mask (T, size) of the keys that the new steps see."""
     size, steps = spec_of(cache.keys).shape[-3], k.shape[-3]
     if spec_of(cache.keys).shape[:-3] != k.shape[:-3] or steps > size:
         problem = f"{steps} steps do not fit the cache."

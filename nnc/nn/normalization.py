@@ -37,7 +37,7 @@ def _wide(x: Any, where: str) -> tuple[Array, dtypes.DType]:
 
 
 def _moments(x: Array, axes: tuple[int, ...], eps: Any, axis_name: str | Sequence[str] | None = None) -> Moments:
-    """The moments over axes, which stay with size 1; of the values at all places along a named axis, where one is given."""
+    """Returns the moments over axes, which stay with size 1; of the values at all places along a named axis, where one is given."""
     count = math.prod(x.shape[axis] for axis in axes)
     places = 1 if axis_name is None else axis_size(axis_name)
 
@@ -77,7 +77,7 @@ def _affine(where: str, x: Array, scale: Any, bias: Any, axes: tuple[int, ...], 
 
 
 def _of_channels(where: str, x: Array, scale: Any, bias: Any, channel: int) -> tuple[Array | None, Array | None]:
-    """The scale and the bias with one value for each channel of x, None as it is."""
+    """Returns the scale and the bias with one value for each channel of x, None as it is."""
     given = {"scale": scale, "bias": bias}
     one, other = (None if v is None else _along(where, name, v, x, (channel,)) for name, v in given.items())
     return one, other

@@ -44,13 +44,13 @@ class _ParallelLinear(Linear):
 
 
 class ColumnParallelLinear(_ParallelLinear, init=False):
-    """A Linear of which each place along a named axis computes a part of the results.
+    """A Linear split over a named axis by its results (column parallel): each place computes a part of them.
 
     Args:
         in_features: size of the last axis before, whole at all places.
         out_features: size of the last axis after, of all places together.
         axis_name: the axis.
-        key: for the weights, uniform in ±1 / sqrt(in_features).
+        key: the key for the weights, uniform in ±1 / sqrt(in_features).
         use_bias: whether there is a bias.
         dtype: dtype of the weights.
 
@@ -68,7 +68,7 @@ class ColumnParallelLinear(_ParallelLinear, init=False):
 
 
 class RowParallelLinear(_ParallelLinear, init=False):
-    """A Linear of which each place along a named axis has a part of the operands; the results are added, and whole at all places.
+    """A Linear split over a named axis by its operands (row parallel): the parts' results are added, and whole at all places.
 
     It comes behind a `ColumnParallelLinear`: the two together add once forwards and once backwards.
 
@@ -76,7 +76,7 @@ class RowParallelLinear(_ParallelLinear, init=False):
         in_features: size of the last axis before, of all places together.
         out_features: size of the last axis after.
         axis_name: the axis.
-        key: for the weights, uniform in ±1 / sqrt(in_features).
+        key: the key for the weights, uniform in ±1 / sqrt(in_features).
         use_bias: whether there is a bias.
         dtype: dtype of the weights.
 
@@ -101,13 +101,13 @@ class RowParallelLinear(_ParallelLinear, init=False):
 
 
 class VocabParallelEmbedding(Embedding):
-    """An Embedding of which each place along a named axis has a part of the rows; results are whole at all places.
+    """An Embedding whose rows are split over a named axis; results are whole at all places.
 
     Args:
         num_embeddings: number of rows of all places together.
         features: size of a row.
         axis_name: the axis.
-        key: for the table, drawn from the normal distribution.
+        key: the key for the table, drawn from the normal distribution.
         dtype: dtype of the table.
 
     Example:
@@ -182,7 +182,8 @@ class ParallelAttention(MultiHeadAttention, init=False):
 
 @spelled
 def tensor_parallel(model: A, axis_name: str) -> A:
-    """The model with the weights of its attentions, transformer layers and embeddings split over the places of a named axis.
+    """Returns the model with the weights of its attentions, transformer layers and embeddings split over the places of a named
+    axis.
 
     Heads of attentions, hidden features of transformer layers and rows of embeddings are dealt out. The model computes the same as
     before, with whole weights by itself, and with those of each place within `nnc.distributed.data_parallel` and `shard_map`.

@@ -47,7 +47,7 @@ def walk(value: Any, path: str = "") -> Iterator[tuple[str, Module]]:
 
 
 def join(path: str, key: object) -> str:
-    """The path of a part within the part at `path`."""
+    """Returns the path of a part within the part at `path`."""
     plain = not isinstance(key, str) or PLAIN_KEY.fullmatch(key)
     text = str(key) if plain else json.dumps(key, ensure_ascii=False)
     return f"{path}.{text}" if path else text
@@ -88,7 +88,7 @@ def _state_paths(model: Any) -> tuple[str, ...]:
 
 
 def _trained(model: Any, names: Sequence[str], leaves: Sequence[Any]) -> set[str]:
-    """The paths of floating-point leaves that are no state."""
+    """Returns the paths of floating-point leaves that are no state."""
     state = _state_paths(model)
     inside = tuple(f"{path}." for path in state)
     return {
@@ -100,7 +100,7 @@ def _trained(model: Any, names: Sequence[str], leaves: Sequence[Any]) -> set[str
 
 @api_boundary
 def parameters(model: object, paths: Selection | None = None) -> dict[str, Array]:
-    """The parameters of a model by path: its floating-point arrays, but for states such as running averages.
+    """Returns the parameters of a model by path: its floating-point arrays, but for states such as running averages.
 
     Args:
         model: a module, or any pytree.
@@ -124,7 +124,8 @@ def parameters(model: object, paths: Selection | None = None) -> dict[str, Array
 
 @api_boundary
 def trainable(model: object, *, only: Selection | None = None, freeze: Selection = ()) -> object:
-    """A tree like the model with True for each leaf that is trained: a mask for `nnc.nn.partition` and `nnc.optim.masked`.
+    """Returns a tree like the model with True for each leaf that is trained: a mask for `nnc.nn.partition` and
+    `nnc.optim.masked`.
 
     `only` and `freeze` take a pattern ("encoder", "*.bias"), its negation ("!*.bias"), a predicate `(path, leaf) -> bool`, which is
     asked about each parameter, or a list of them: each adds paths, and a negation takes some of them away again.
@@ -223,7 +224,7 @@ def combine(first: A, *others: A) -> A:
 
 @api_boundary
 def cast(model: A, dtype: DTypeLike, paths: Selection = "*") -> A:
-    """The model with its floating-point leaves in another dtype; of a complex dtype, its complex leaves.
+    """Returns the model with its floating-point leaves in another dtype; of a complex dtype, its complex leaves.
 
     Args:
         model: a module, or any pytree.
@@ -326,7 +327,7 @@ class Tied(Module):
     pairs: tuple[tuple[str, str], ...] = field(static=True)
 
     def whole(self) -> Any:
-        """The model with the shared arrays in all their places."""
+        """Returns the model with the shared arrays in all their places."""
         names, leaves, _ = _flatten(self.model)
         at = dict(zip(names, leaves, strict=True))
         return assign(self.model, {target: at[source] for target, source in self.pairs})
@@ -342,14 +343,14 @@ class Tied(Module):
 
 @api_boundary
 def tie(model: object, pairs: Mapping[str, str]) -> Tied:
-    """The model with arrays that stand in several places, each kept once.
+    """Returns the model with arrays that stand in several places, each kept once.
 
     The places of a shared array hold None until the model is called, so that there is one leaf for an optimizer, one entry in
     a file, and the gradient is the sum over all places. Where the module is your own, using one field twice does the same.
 
     Args:
         model: a module, or any pytree.
-        pairs: from the path of a place to the path of the array that it shares.
+        pairs: maps the path of a place to the path of the array that it shares.
 
     Returns:
         a module that is called like the model; `.whole()` is the model with all its places filled.

@@ -54,7 +54,7 @@ class _Windows:
         return {"window": self.window, "stride": self.stride, "padding": padding, "dilation": self.dilation}
 
     def counts(self, padded: bool) -> Any:
-        """Counts the elements of each window, of x alone or of the padding, too, of which `extra` is no part."""
+        """Counts the elements of each window: those of x, or also those of the padding, without `extra`."""
         result: Any = np.ones(())
         for n, k, s, (low, high), d, more in zip(
             self.spatial, self.window, self.stride, self.padding, self.dilation, self.extra, strict=True
@@ -66,7 +66,7 @@ class _Windows:
 
 
 def _spatial_form(where: str, x: Array, sizes: Sizes | None, layout: str) -> Layout:
-    """The layout; a sequence of sizes says how many spatial axes there are, else all axes after N and C are."""
+    """Returns the layout; a sequence of sizes says how many spatial axes there are, else all axes after N and C are."""
     rank = len(sizes) if isinstance(sizes, (tuple, list)) else spec_of(x).ndim - 2
     form = parse_layout(where, layout, rank)
     check_rank(where, x, form)
@@ -94,7 +94,7 @@ def _read_windows(
 
 
 def _more(n: int, window: int, stride: int, padding: tuple[int, int], dilation: int) -> int:
-    """The number of elements that complete a last, incomplete window; it must begin in x or in the padding before it."""
+    """Returns the number of elements that complete a last, incomplete window; it must begin in x or in the padding before it."""
     low, high = padding
     rest = n + low + high - dilation * (window - 1) - 1
     count = -(-rest // max(1, stride)) + 1
@@ -157,7 +157,7 @@ def avg_pool(
     Args:
         x: (N, C, *spatial), or as `layout` says; N is any number of batch axes.
         window: a size for each spatial axis, or one for all.
-        stride: of the windows; their size by default.
+        stride: the stride of the windows; their size by default.
         padding: a number, one for each spatial axis, a pair (before, after) for each, "SAME" or "VALID".
         dilation: distance of the elements of a window.
         ceil_mode: whether a last window may reach beyond the padding.
@@ -198,7 +198,7 @@ def lp_pool(
         x: (N, C, *spatial), or as `layout` says; N is any number of batch axes.
         window: a size for each spatial axis, or one for all.
         degree: 1 or more. The others as in `max_pool`.
-        stride: of the windows; their size by default.
+        stride: the stride of the windows; their size by default.
         padding: a number, one for each spatial axis, a pair (before, after) for each, "SAME" or "VALID".
         ceil_mode: whether a last window may reach beyond the padding.
         layout: letters of the axes: N first, C the channels, one for each spatial axis.
@@ -229,7 +229,7 @@ def lp_pool(
 @spelled
 @keeps_weakness
 def adaptive_avg_pool(x: ArrayLike, output_size: Sizes, *, layout: str = "NCHW") -> Array:
-    """Returns the means of bins of which each spatial axis has `output_size`, of sizes as equal as can be.
+    """Returns the means of bins: `output_size` bins along each spatial axis, of sizes as equal as can be.
 
     Bin i goes from floor(i · n / output_size) up to ceil((i + 1) · n / output_size).
 
@@ -298,7 +298,7 @@ def _greatest_of_bins(x: Array, axis: int, starts: Any, ends: Any) -> Array:
 
 
 def _bins_side_by_side(x: Array, axis: int, starts: Any, ends: Any) -> Array:
-    """The bins in the last axis, each as wide as the widest: short ones repeat their last element."""
+    """Returns the bins in the last axis, each as wide as the widest: short ones repeat their last element."""
     widest = int((ends - starts).max())
     index = np.minimum(starts[:, None] + np.arange(widest), ends[:, None] - 1)
     return nnp.take(nnp.moveaxis(x, axis, -1), index.ravel(), axis=-1)
@@ -344,7 +344,7 @@ def global_max_pool(x: ArrayLike, *, keepdims: bool = False, layout: str = "NCHW
 
 
 def _places(where: str, x: Array, layout: str) -> tuple[int, ...]:
-    """The spatial axes."""
+    """Returns the spatial axes."""
     form = _spatial_form(where, x, None, layout)
     lead = spec_of(x).ndim - len(form.order)
     return tuple(sorted(lead + axis for axis in form.order[1:]))

@@ -13,7 +13,7 @@ from nnc.numpy.operands import known
 
 
 def read_lengths(where: str, name: str, lengths: Any, shape: tuple[int, ...], longest: int) -> Array:
-    """The number of valid steps of each sequence, as an array.
+    """Returns the number of valid steps of each sequence, as an array.
 
     Raises:
         ShapeError: they are no integers, or not one for each sequence.

@@ -50,7 +50,7 @@ State = TypeVar("State")  # of a cell: an array, or an LSTMState
 
 
 class _Cell(Module, Generic[State]):
-    """One step. `project` is the inputs' part of the gates, `step` takes it from there."""
+    """One step of a recurrent layer: `project` computes the inputs' part of the gates, `step` the rest."""
 
     weight_ih: Array
     weight_hh: Array
@@ -102,7 +102,7 @@ class _Cell(Module, Generic[State]):
         return nnp.zeros((*gates.shape[:-1], self.hidden_features), dtype_of(gates))
 
     def read_state(self, state: Any, gates: Array) -> Any:
-        """A state that was given, or the initial one.
+        """Returns a state that was given, or the initial one.
 
         Args:
             state: the state that was given, or None.
@@ -124,7 +124,7 @@ class _Cell(Module, Generic[State]):
 
     @abstractmethod
     def step(self, gates: Array, state: State) -> State:
-        """The next state.
+        """Returns the next state.
 
         Args:
             gates: the input's part of the gates.
@@ -142,8 +142,8 @@ class RNNCell(_Cell[Array]):
     Args:
         in_features: size of the last axis of the input.
         hidden_features: size of the last axis of the state.
-        key: for the weights, uniform in ±1 / sqrt(hidden_features).
-        activation: of the new state.
+        key: the key for the weights, uniform in ±1 / sqrt(hidden_features).
+        activation: the activation of the new state.
         use_bias: whether there are biases.
         dtype: dtype of the weights.
 
@@ -169,7 +169,7 @@ class RNNCell(_Cell[Array]):
         self.activation = activation
 
     def step(self, gates: Array, state: Array) -> Array:
-        """The next hidden state.
+        """Returns the next hidden state.
 
         Args:
             gates: the input's part of the gates, (..., gates · hidden_features).
@@ -184,7 +184,7 @@ class LSTMCell(_Cell[LSTMState], init=False):
     Args:
         in_features: size of the last axis of the input.
         hidden_features: size of the last axis of the state.
-        key: for the weights, uniform in ±1 / sqrt(hidden_features).
+        key: the key for the weights, uniform in ±1 / sqrt(hidden_features).
         use_bias: whether there are biases.
         dtype: dtype of the weights.
 
@@ -206,7 +206,7 @@ class LSTMCell(_Cell[LSTMState], init=False):
         return LSTMState(zeros, zeros)
 
     def step(self, gates: Array, state: LSTMState) -> LSTMState:
-        """The next hidden and cell.
+        """Returns the next hidden and cell.
 
         Args:
             gates: the input's part of the gates, (..., 4 · hidden_features).
@@ -226,7 +226,7 @@ class GRUCell(_Cell[Array], init=False):
     Args:
         in_features: size of the last axis of the input.
         hidden_features: size of the last axis of the state.
-        key: for the weights, uniform in ±1 / sqrt(hidden_features).
+        key: the key for the weights, uniform in ±1 / sqrt(hidden_features).
         use_bias: whether there are biases.
         dtype: dtype of the weights.
 
@@ -238,7 +238,7 @@ class GRUCell(_Cell[Array], init=False):
     gates: ClassVar[int] = 3
 
     def step(self, gates: Array, state: Array) -> Array:
-        """The next hidden state.
+        """Returns the next hidden state.
 
         Args:
             gates: the input's part of the gates, (..., 3 · hidden_features).
@@ -311,7 +311,7 @@ class _Recurrent(Module, Generic[State]):
             initial: a state for each layer and direction, as the call returns them; zeros by default.
             lengths: (...,), how many steps each sequence has.
             mask: (..., T), False where a step is left out: the state stays, the output is 0.
-            key: for dropout between the layers.
+            key: the key for dropout between the layers.
 
         Returns:
             the outputs, (..., T, hidden_features), twice as many with both directions; and the states after the last
@@ -340,7 +340,7 @@ class _Recurrent(Module, Generic[State]):
         return x, tuple(states)
 
     def _run(self, i: int, j: int, cell: _Cell[Any], x: Array, initial: Any, valid: Array | None) -> tuple[Array, Any]:
-        """The outputs and the last state of a cell; direction 1 runs from the end."""
+        """Returns the outputs and the last state of a cell; direction 1 runs from the end."""
         gates = nnp.moveaxis(cell.project(x), -2, 0)
         state = cell.read_state(None if initial is None else self._pick(initial, i, j), gates[0])
 
@@ -398,12 +398,12 @@ class RNN(_Recurrent[Array]):
     Args:
         in_features: size of the last axis before.
         hidden_features: size of the last axis after, for each direction.
-        key: for the weights, uniform in ±1 / sqrt(hidden_features).
+        key: the key for the weights, uniform in ±1 / sqrt(hidden_features).
         num_layers: each on top of the one before.
         bidirectional: a second cell in each layer runs from the end.
         activation: tanh by default.
         use_bias: whether there is a bias.
-        dropout_rate: between layers, where training.
+        dropout_rate: the dropout rate between layers, when training.
         inference: whether nothing is dropped.
         dtype: dtype of the weights.
 
@@ -440,11 +440,11 @@ class GRU(_Recurrent[Array], init=False):
     Args:
         in_features: size of the last axis before.
         hidden_features: size of the last axis after, for each direction.
-        key: for the weights, uniform in ±1 / sqrt(hidden_features).
+        key: the key for the weights, uniform in ±1 / sqrt(hidden_features).
         num_layers: each takes the outputs of the one before.
         bidirectional: a second cell runs backwards, and the outputs of both are joined along the last axis.
         use_bias: whether there are biases.
-        dropout_rate: between layers, where training.
+        dropout_rate: the dropout rate between layers, when training.
         inference: whether nothing is dropped.
         dtype: dtype of the weights.
 
@@ -463,11 +463,11 @@ class LSTM(_Recurrent[LSTMState], init=False):
     Args:
         in_features: size of the last axis before.
         hidden_features: size of the last axis after, for each direction.
-        key: for the weights, uniform in ±1 / sqrt(hidden_features).
+        key: the key for the weights, uniform in ±1 / sqrt(hidden_features).
         num_layers: each takes the outputs of the one before.
         bidirectional: a second cell runs backwards, and the outputs of both are joined along the last axis.
         use_bias: whether there are biases.
-        dropout_rate: between layers, where training.
+        dropout_rate: the dropout rate between layers, when training.
         inference: whether nothing is dropped.
         dtype: dtype of the weights.
 

@@ -17,7 +17,7 @@ Reduction = Literal["mean", "sum", "none"]
 
 
 def widen(where: str, *xs: Any) -> tuple[list[Array], dtypes.DType]:
-    """The operands in the dtype in which their terms are summed, and the one that the loss has."""
+    """Returns the operands in the dtype in which their terms are summed, and the dtype of the loss."""
     values = promote(*xs, where=where, to=dtypes.to_float)
     dtype = dtype_of(values[0])
     return [nnp.asarray(astype(x, dtypes.accumulator(dtype))) for x in values], dtype
@@ -50,7 +50,7 @@ def widen_same(where: str, names: Sequence[str], *xs: Any) -> tuple[list[Array],
 def reduce_terms(
     where: str, terms: Array, reduction: Reduction, dtype: dtypes.DType, weights: Array | None = None
 ) -> Array:
-    """The terms of a loss reduced, in `dtype`; a mean divides by the sum of the weights, where the terms have some.
+    """Returns the terms of a loss reduced, in `dtype`; a mean divides by the sum of the weights, where the terms have some.
 
     Raises:
         ArgumentError: there is no such reduction.

@@ -33,9 +33,9 @@ class SpectralNorm(Module):
 
     Args:
         layer: a module with a weight.
-        key: for the vectors at first.
+        key: the key for the initial vectors.
         name: path of the weight in the layer.
-        steps: of the power iteration in a call.
+        steps: the number of steps of the power iteration in a call.
         axis: axis of outputs in the weight; by default 0, and 1 of ConvTranspose.
         eps: least norm that vectors are divided by.
         inference: whether the vectors stay as they are.
@@ -96,16 +96,16 @@ class SpectralNorm(Module):
         return out, new.replace(layer=layer)
 
     def merged(self) -> Any:
-        """The layer with the normalised weight in place of its own."""
+        """Returns the layer with the normalised weight in place of its own."""
         return assign(self.layer, {self.name: self._normalised()})
 
     def _matrix(self) -> Array:
-        """The weight with its outputs as rows."""
+        """Returns the weight with its outputs as rows."""
         weight = nnp.moveaxis(_weight("SpectralNorm", self.layer, self.name), self.axis, 0)
         return nnp.reshape(weight, (weight.shape[0], -1))
 
     def _iterated(self, steps: int) -> tuple[Array, Array]:
-        """The vectors after some steps of the power iteration, as constants."""
+        """Returns the vectors after some steps of the power iteration, as constants."""
         matrix, left, right = stop_gradient(self._matrix()), self.left, self.right
         for _ in range(steps):
             left = _unit(matrix @ right, self.eps)
@@ -161,7 +161,7 @@ class WeightNorm(Module):
         return (out, self.replace(layer=layer)) if is_stateful(self.layer) else out
 
     def merged(self) -> Any:
-        """The layer with the product in place of its own weight."""
+        """Returns the layer with the product in place of its own weight."""
         return assign(self.layer, {self.name: self._product()})
 
     def _lengths(self) -> Array:
@@ -201,7 +201,7 @@ def _unit(x: Array, eps: float) -> Array:
 def _call(
     layer: Any, values: Mapping[str, Array], args: tuple[Any, ...], key: Any, options: dict[str, Any]
 ) -> tuple[Any, Any]:
-    """The output of a layer with other weights, and the layer with its new state and the weights that it had."""
+    """Returns the output of a layer with other weights, and the layer with its new state and the weights that it had."""
     if takes_key(layer):
         options["key"] = key
     out = assign(layer, values)(*args, **options)

@@ -95,7 +95,9 @@ class RotaryEmbedding(Module):
         return turned if rest.shape[-1] == 0 else nnp.concatenate([turned, rest], axis=-1)
 
     def _angles(self, x: Array, axis: int, positions: ArrayLike | None) -> Array:
-        """The angles, of a shape that broadcasts to x with half its features; in float64, which keeps the digits of a large one."""
+        """Returns the angles, of a shape that broadcasts to x with half its features; in float64, which keeps the digits of a
+        large one.
+        """
         at = nnp.arange(x.shape[axis]) if positions is None else nnp.asarray(positions)
         if at.ndim > axis + 1 or any(a not in (1, b) for a, b in zip(at.shape[::-1], x.shape[axis::-1], strict=False)):
             problem = "the positions do not fit x."

@@ -46,7 +46,7 @@ def _has_state(value: Any) -> bool:
 
 @lru_cache(maxsize=1024)
 def _states(cls: Any) -> tuple[str, ...]:
-    """The names of the fields that hold state."""
+    """Returns the names of the fields that hold state."""
     return tuple([item.name for item in dataclasses.fields(cls) if item.metadata.get("state")])
 
 
@@ -63,7 +63,8 @@ def _takes_key(cls: Any) -> bool:
 
 
 class Run:
-    """One call of a module made of others: its parts are called through it, as if they had no state and drew nothing.
+    """One call of a module made of others. The module calls its parts through it, as if they had no state and drew no random
+    numbers.
 
     `run.name` stands for the part `self.name`, also within lists, tuples and dicts. Calling it hands on a key of its own, where
     the part takes `key=`, and keeps the new self that a stateful part returns. `run.result(out)` is the module's result: `out`
@@ -122,7 +123,7 @@ class Part:
         self._run, self._path = run, path
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """The output of the module alone; its new self is kept in the run."""
+        """Returns the output of the module alone; its new self is kept in the run."""
         run, module = self._run, _get(self._run._module, self._path)
         if takes_key(module) and kwargs.get("key") is None:
             kwargs["key"] = run._new_key()
@@ -172,7 +173,7 @@ def _get(value: Any, path: Path) -> Any:
 
 
 def _put(value: Any, path: Path, new: Any) -> Any:
-    """A copy of `value` with `new` at `path`."""
+    """Returns a copy of `value` with `new` at `path`."""
     if not path:
         return new
     step, inner = path[0], _put(_get(value, path[:1]), path[1:], new)

@@ -157,7 +157,7 @@ def _cubic(distance: Array, is_near: bool) -> Array:
 
 
 def _weighted_sum(x: Array, taps: Sequence[Taps]) -> Array:
-    """The sum over all combinations of taps along the axes; elements outside of x count as 0."""
+    """Returns the sum over all combinations of taps along the axes; elements outside of x count as 0."""
     spatial, shape = x.shape[2:], taps[0][0][0].shape
     flat = nnp.reshape(x, (*x.shape[:2], math.prod(spatial)))
     total: Array | None = None

@@ -38,7 +38,7 @@ def dice_loss(
 
     Args:
         predictions: (batch, *space, classes), logits, or probabilities without apply_softmax; (batch, *space) of one class.
-        targets: the same shape, 0 to 1.
+        targets: an array of the same shape, with values from 0 to 1.
         class_weights: (classes,), a factor for each class.
         smooth: added above and below, for empty masks.
         alpha: weight of false positives.
@@ -100,7 +100,7 @@ def multiclass_generalized_dice_loss(
 
     Args:
         predictions: (batch, *space, classes), logits, or probabilities without apply_softmax.
-        targets: the same shape, 0 to 1.
+        targets: an array of the same shape, with values from 0 to 1.
         smooth: added above and below, for empty masks.
         apply_softmax: turn logits to probabilities.
         ignore_background: leave out class 0.
@@ -134,7 +134,7 @@ def binary_dice_loss(
 
     Args:
         predictions: (batch, *space) or (batch, *space, 1), logits, or probabilities without apply_sigmoid.
-        targets: the same shape, 0 to 1.
+        targets: an array of the same shape, with values from 0 to 1.
         smooth: added above and below, for empty masks.
         apply_sigmoid: turn logits to probabilities.
 

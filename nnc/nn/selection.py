@@ -32,16 +32,16 @@ def _is_predicate(value: Any) -> bool:
 def select(
     where: str, selection: Selection, leaves: Mapping[str, Any], asked: Collection[str] | None = None
 ) -> set[str]:
-    """The paths that a selection selects: each item adds some, in order, and an item with "!" takes some away.
+    """Returns the paths that a selection selects: each item adds some, in order, and an item with "!" takes some away.
 
-    A pattern selects the paths that it matches, or of which it matches a part on the way. Where the first item is negative, all
+    A pattern selects the paths that it matches, and those below a path that it matches. Where the first item is negative, all
     paths are selected before it.
 
     Args:
         where: the function the user called, for messages.
         selection: patterns and predicates.
         leaves: path -> leaf.
-        asked: the paths of which predicates are asked; all by default.
+        asked: the paths that predicates are called with; all by default.
 
     Raises:
         ArgumentError: a pattern or a predicate selects nothing.
@@ -93,5 +93,5 @@ def _satisfying(where: str, predicate: Any, leaves: Mapping[str, Any], asked: Co
 
 
 def _parts(name: str) -> list[str]:
-    """A path, and the paths of the containers around it."""
+    """Returns a path, and the paths of the containers around it."""
     return [name, *(name[:i] for i, letter in enumerate(name) if letter == ".")]

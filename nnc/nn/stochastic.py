@@ -28,7 +28,7 @@ def dropout(
     """Returns x with each element set to 0 with probability `rate`, the others divided by 1 - rate (Srivastava et al., 2014).
 
     Args:
-        key: for the draw; None will do where `deterministic`.
+        key: the key for the draw; None will do where `deterministic`.
         x: any shape.
         rate: 0 up to but not including 1.
         deterministic: return x as it is.

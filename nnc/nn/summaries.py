@@ -62,7 +62,7 @@ class Summary:
     """The calls of all layers, in the order in which they begin; the first row is the model. Its text is a table.
 
     Args:
-        rows: the calls, the first of which is the model's.
+        rows: the calls; the first one is the model's.
         parameter_bytes: bytes of all parameters.
 
     Example:
@@ -182,7 +182,7 @@ class _Log:
 
 
 def _watch(value: Any, log: _Log, path: str, depth: int) -> Any:
-    """A copy of a tree of modules that notes every call of a module in `log`."""
+    """Returns a copy of a tree of modules that notes every call of a module in `log`."""
     if isinstance(value, Module):
         twin: Any = object.__new__(_watched(type(value)) if callable(value) else type(value))  # type: ignore[arg-type]
         for name, part in value.__dict__.items():
@@ -198,7 +198,7 @@ def _watch(value: Any, log: _Log, path: str, depth: int) -> Any:
 
 @lru_cache(maxsize=1024)
 def _watched(cls: Any) -> Any:
-    """The subclass of a class of modules that notes its calls."""
+    """Returns the subclass of a class of modules that notes its calls."""
 
     @wraps(cls.__call__)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -244,7 +244,7 @@ def _work(nodes: Sequence[Node]) -> tuple[int, int]:
 
 
 def _number(count: int) -> str:
-    """A count in at most four digits: 3.62 G."""
+    """Returns a count in at most four digits: 3.62 G."""
     value, unit = float(count), 0
     while value >= 1000 and unit < 5:
         value, unit = value / 1000, unit + 1

@@ -29,7 +29,7 @@ Entry = tuple[
 
 @spelled
 def load_torch(model: A, state: Mapping[str, ArrayLike], *, rename: Callable[[str], str] | None = None) -> A:
-    """The model with the arrays of a PyTorch `state_dict`.
+    """Returns the model with the arrays of a PyTorch `state_dict`.
 
     Names are the fields' names, with PyTorch's words where nnc has others: `weight`, `running_mean` … of norms,
     `weight_ih_l0_reverse` … of recurrent layers, `in_proj_weight` of attention; layers of a Sequential are counted. Arrays are

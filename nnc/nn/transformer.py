@@ -30,12 +30,13 @@ class TransformerEncoderLayer(Module):
     Args:
         features: size of the last axis.
         num_heads: heads of the attention; divides `features`.
-        hidden_features: between the linear layers; 4 · features by default.
-        key: for the weights.
-        activation: between the two linear layers.
+        hidden_features: the features between the linear layers; 4 · features by default.
+        key: the key for the weights.
+        activation: the function between the two linear layers.
         norm_first: whether the norms stand before attention and linear layers (Xiong et al., 2020), or after the
             residual sums.
-        dropout_rate: of the weights of the attention, of the hidden features, and of the terms added to the residuals.
+        dropout_rate: the dropout rate of the weights of the attention, of the hidden features, and of the terms added to the
+            residuals.
         use_bias: whether there is a bias.
         eps: added to the variance.
         inference: whether nothing is dropped.
@@ -101,7 +102,7 @@ class TransformerEncoderLayer(Module):
         cache: KVCache | None = None,
         key: ArrayLike | None = None,
     ) -> Any:
-        """(..., T, features) -> the same shape; the arguments are those of MultiHeadAttention, the cache is returned likewise."""
+        """(..., T, features) -> the same shape; the arguments, and the cache that is returned, are those of MultiHeadAttention."""
         run = Run(self, key=key)
         x, cache = self._attend(run, nnp.asarray(x), mask, is_causal, cache)
         x = self._add(x, self.norm2, lambda x: self._feed_forward(run, x))
@@ -124,7 +125,7 @@ class TransformerEncoderLayer(Module):
         return run.dropout(run.linear2(run.dropout(self.activation(run.linear1(x)))))
 
     def _add(self, x: Array, norm: LayerNorm, part: Callable[[Array], Array]) -> Array:
-        """The residual sum of x and a part of the layer."""
+        """Returns the residual sum of x and a part of the layer."""
         return x + part(norm(x)) if self.norm_first else norm(x + part(x))
 
 
@@ -137,8 +138,8 @@ class TransformerDecoderLayer(TransformerEncoderLayer):
         features: size of the last axis.
         num_heads: heads of the attentions; divides `features`.
         hidden_features: size between the two linear layers.
-        key: for the weights.
-        activation: between the two linear layers.
+        key: the key for the weights.
+        activation: the function between the two linear layers.
         norm_first: norm before each part instead of after it.
         dropout_rate: share that is dropped of the attention weights, of the hidden features, and of the terms added to
             the residuals.
@@ -207,11 +208,12 @@ class TransformerDecoderLayer(TransformerEncoderLayer):
         Args:
             x: (..., T, features).
             memory: (..., S, features).
-            mask: of the self-attention: bools that broadcast to (..., heads, T, T), False where nothing is attended to.
-            memory_mask: of the attention to the memory, likewise to (..., heads, T, S).
+            mask: the mask of the self-attention: bools that broadcast to (..., heads, T, T), False where nothing is attended
+                to.
+            memory_mask: the mask of the attention to the memory: bools that broadcast to (..., heads, T, S).
             is_causal: the self-attention masks s > t.
-            cache: of the self-attention, as in MultiHeadAttention.
-            key: for dropout.
+            cache: the cache of the self-attention, as in MultiHeadAttention.
+            key: the key for dropout.
         """
         run = Run(self, key=key)
         x, cache = self._attend(run, nnp.asarray(x), mask, is_causal, cache)

@@ -57,7 +57,7 @@ def _transpose(x: Array, permutation: Shape) -> Array:
 
 
 def parse_layout(where: str, layout: str, rank: int | None = None) -> Layout:
-    """The layout that a string of axis letters names: N first, C, and a letter for each spatial axis, as in "NHWC".
+    """Returns the layout that a string of axis letters names: N first, C, and a letter for each spatial axis, as in "NHWC".
 
     "NCHW" and "NHWC" also mean channels first and last where there are other than two spatial axes.
 
@@ -85,7 +85,7 @@ def parse_layout(where: str, layout: str, rank: int | None = None) -> Layout:
 
 
 def per_axis(where: str, name: str, value: Sizes, rank: int) -> Shape:
-    """A size for each spatial axis.
+    """Returns a size for each spatial axis.
 
     Raises:
         ArgumentError: another number of sizes.
@@ -171,7 +171,7 @@ def conv(
     Args:
         x: (N, C, *spatial), or as `layout` says; N is any number of batch axes.
         w: (O, C / groups, *kernel) in every layout.
-        stride: of the windows; a number, or one for each spatial axis.
+        stride: the stride of the windows; a number, or one for each spatial axis.
         padding: a number, one for each spatial axis, a pair (before, after) for each, "SAME" or "VALID".
         dilation: distance of the elements of a window; a number, or one for each spatial axis.
         groups: share g of O sees share g of C only.
@@ -275,7 +275,7 @@ def conv_transpose(
 
 
 def _spatial_rank(where: str, x: Array, w: Array, form: str) -> int:
-    """The number of spatial axes, of which the weight has a size each; raises ShapeError where it has none."""
+    """Returns the number of the weight's spatial axes; raises ShapeError where it has none."""
     ndim = spec_of(w).ndim
     if ndim < 3:
         problem = f"the weight has {ndim} axes; two for channels and one or more spatial axes are needed."

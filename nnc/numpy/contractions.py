@@ -102,7 +102,7 @@ def vdot(a: ArrayLike, b: ArrayLike) -> Array:
 
     Args:
         a: any shape; complex elements are conjugated.
-        b: as many elements as `a`.
+        b: an array with as many elements as `a`.
 
     Raises:
         ShapeError: the numbers of elements differ.
@@ -289,7 +289,7 @@ def _bad(subscripts: str, problem: str, fix: str) -> ArgumentError:
 
 
 def _parse(subscripts: str, count: int) -> tuple[list[list[Label]], list[Label] | None]:
-    """The labels of each operand and of the output; Ellipsis stands for itself."""
+    """Returns the labels of each operand and of the output; Ellipsis stands for itself."""
     left, arrow, right = subscripts.replace(" ", "").partition("->")
     parts = left.split(",")
     if len(parts) != count:
@@ -454,7 +454,7 @@ def _spread(x: _Term, other: _Term, labels: list[Label]) -> Array:
 def _path(
     terms: list[_Term], result: list[Label], sizes: dict[Label, int], optimize: bool | str
 ) -> list[tuple[int, ...]]:
-    """The pairs to contract, by their places among the terms that are left; the product goes to the end."""
+    """Returns the pairs to contract, by their places among the terms that are left; the product goes to the end."""
     if len(terms) < 3:
         return [tuple(range(len(terms)))]
     known = [label for label in sizes if label in result or any(label in term.labels for term in terms)]

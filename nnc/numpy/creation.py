@@ -343,7 +343,7 @@ def fromiter(iter: Any, dtype: DTypeLike, count: int = -1) -> Array:
 
 
 def _number(x: Any, where: str, name: str) -> Any:
-    """A Python number whose value is known while tracing."""
+    """Returns a Python number whose value is known while tracing."""
     x = dtypes.plain_number(x)
     if dtypes.is_scalar(x):
         return x

@@ -63,7 +63,7 @@ _KINDS = {  # of operands, in docstrings
 
 
 def call(where: str, command: Command, accepts: Accepts, to: ToDtype, *xs: Any) -> Array:
-    """An elementwise command on promoted and broadcast operands; errors name the function `where`."""
+    """Returns an elementwise command on promoted and broadcast operands; errors name the function `where`."""
     operands = as_operands(xs, where)
     decided = compare_beyond(command, operands)
     if decided is not None:
@@ -388,7 +388,7 @@ def logical_not(x: ArrayLike, /) -> Array:
 
 
 def _float_test(name: str, command: Command, doc: str, exact: bool) -> Unary:
-    """A predicate that has the answer `exact` for all integers and bools."""
+    """Returns a predicate that has the answer `exact` for all integers and bools."""
 
     def function(x: ArrayLike, /) -> Array:
         x = to_value(x, name)

@@ -177,7 +177,7 @@ def eigvalsh(a: ArrayLike, UPLO: str | None = None, *, symmetrize_input: bool = 
 
 
 def _triangle(where: str, a: Any, side: str | None, symmetrize: bool) -> Array:
-    """The Hermitian matrix that is meant: of one triangle where `symmetrize` is False, else left to the command."""
+    """Returns the Hermitian matrix that is meant: of one triangle where `symmetrize` is False, else left to the command."""
     x = to_matrix(where, a)
     if side not in (None, "L", "U"):
         raise user_error(

@@ -101,7 +101,7 @@ def _scaled(where: str, y: Array, n: int, norm: str | None, divides: str) -> Arr
 
 
 def _sizes(where: str, x: Array, s: Sequence[int] | None, axes: Axis) -> tuple[list[int | None], Shape]:
-    """The sizes asked for (None: as they are), and the axes; without `axes` they are the last ones."""
+    """Returns the sizes asked for (None: as they are), and the axes; without `axes` they are the last ones."""
     if s is None:
         at = to_axes(where, axes, x.spec.ndim)
         return [None] * len(at), at
@@ -159,7 +159,7 @@ def _inverse_real_transform(where: str, x: Any, s: Sequence[int] | None, axes: A
 
 
 def _opposite(norm: str | None) -> str | None:
-    """The norm that divides the other direction; unknown ones are left to `_scaled`, which refuses them."""
+    """Returns the norm that divides the other direction; unknown ones are left to `_scaled`, which refuses them."""
     return _OPPOSITE.get(norm, norm)
 
 

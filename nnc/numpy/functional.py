@@ -36,7 +36,7 @@ def fromfunction(function: Fun, shape: Any, *, dtype: Any = None, **kwargs: Any)
     Args:
         function: takes one array of indices for each axis.
         shape: an integer or a sequence of integers.
-        dtype: of the indices, float32 by default.
+        dtype: the dtype of the indices, float32 by default.
         **kwargs: further arguments of `function`.
 
     Example:
@@ -154,7 +154,7 @@ _SIGNATURE = re.compile(rf"^\s*({_CORE}(?:\s*,\s*{_CORE})*)?\s*->\s*({_CORE}(?:\
 
 
 def _read_signature(signature: str) -> list[list[str]]:
-    """The names of the core axes of each argument."""
+    """Returns the names of the core axes of each argument."""
     match = _SIGNATURE.match(signature)
     if match is None:
         raise user_error(

@@ -1,4 +1,4 @@
-"""The gamma and the beta function of positive float64 numbers, of which functions of other modules are made."""
+"""The gamma and the beta function of positive float64 numbers, which functions of other modules use."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def log_gamma_above_one(a: Array) -> Array:
 
 
 def gamma_factors(x: Array) -> tuple[Array, Array]:
-    """Two factors of Γ(x) for 0 < x < 200, of which none is infinite while x > 1e-300.
+    """Returns two factors of Γ(x) for 0 < x < 200; neither is infinite while x > 1e-300.
 
     By recurrence from ½ to 3/2, from 12 on Stirling's series, where the power's exponent is exact.
     """

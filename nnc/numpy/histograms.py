@@ -90,7 +90,9 @@ def _check_range(low: Any, high: Any) -> None:
 
 
 def _bin_of(x: Array, edges: Array) -> Array:
-    """The number of each element's bin, from 1; elements outside are in bin 0 or behind the last. The last edge is inside."""
+    """Returns the number of each element's bin, from 1; elements outside are in bin 0 or behind the last. The last edge is
+    inside.
+    """
     place = searchsorted(edges, x, side="right")
     return el.where(el.equal(x, edges[-1]), edges.spec.size - 1, place)
 

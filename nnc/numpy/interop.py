@@ -77,7 +77,7 @@ class AfterImport:
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """The module's own spec, whose loader calls the action when it is done; None for other modules."""
+        """Returns the module's own spec, whose loader calls the action when it is done; None for other modules."""
         if fullname != self.name:
             return None
         spec = PathFinder.find_spec(fullname, path, target)

@@ -28,7 +28,7 @@ __all__ = [
 
 
 def _several(arrays: Any, where: str, dtype: Any = None) -> list[Array]:
-    """The arrays in their common dtype, or in the one that is given."""
+    """Converts the arrays to their common dtype, or to the given dtype."""
     if hasattr(arrays, "spec") or isinstance(arrays, np.ndarray) or is_foreign(type(arrays)):
         arrays = list(to_value(arrays, where))
     if not isinstance(arrays, (tuple, list)):
@@ -62,7 +62,7 @@ def concatenate(arrays: Sequence[ArrayLike], axis: int | None = 0, dtype: DTypeL
     if axis is None:
         values, axis = [ravel(x) for x in values], 0
     if np.ndim(values[0]) == 0:
-        static_int(axis, "concatenate", "axis")  # a second array, say
+        static_int(axis, "concatenate", "axis")  # for example, a second array
         raise user_error(ShapeError, "concatenate", "0-d arrays have no axis to join.", fix="use stack, or axis=None.")
     return commands.concatenate(*values, axis=to_axis("concatenate", axis, np.ndim(values[0])))
 

@@ -201,7 +201,7 @@ def expm(x: ArrayLike, /, *, max_squarings: int = 16) -> Array:
     """Returns the exponential of a matrix, the sum of xᵏ / k!.
 
     Padé's approximation of x / 2ˢ, squared s times (Higham, 2005). So that the graph does not depend on values, it holds
-    `max_squarings` squarings, of which s are used; where more are needed the result is NaN.
+    `max_squarings` squarings and uses s of them; where more are needed the result is NaN.
 
     Args:
         x: (..., n, n).
@@ -231,7 +231,7 @@ def expm(x: ArrayLike, /, *, max_squarings: int = 16) -> Array:
 
 
 def _squarings(x: Array, degree: int, limit: float) -> Array:
-    """The number of times that the exponential of x / 2ˢ is squared (Al-Mohy and Higham, 2009).
+    """Returns the number of times that the exponential of x / 2ˢ is squared (Al-Mohy and Higham, 2009).
 
     The powers of a matrix that is far from normal are smaller than those of its norm: their roots bound the error of the
     approximation, and the power 2 degree + 1 of |x| bounds that of rounding.
@@ -255,12 +255,12 @@ def _squarings(x: Array, degree: int, limit: float) -> Array:
 
 
 def _one_norm(x: Array) -> Array:
-    """The largest sum of sizes of a column."""
+    """Returns the largest sum of sizes of a column."""
     return reduce_max(reduce_sum(ew.abs_(x), axes=(x.spec.ndim - 2,)), axes=(x.spec.ndim - 2,))
 
 
 def _pade(x: Array, degree: int) -> Array:
-    """The rational approximation of exp: (V − U)⁻¹ (V + U), U the odd and V the even terms of its numerator."""
+    """Returns the rational approximation of exp: (V − U)⁻¹ (V + U), U the odd and V the even terms of its numerator."""
     even: Any = None
     odd: Any = None
     power = identity_like(x.spec)

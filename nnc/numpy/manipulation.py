@@ -38,9 +38,9 @@ def reshape(x: ArrayLike, shape: ShapeLike, order: str = "C", *, copy: bool | No
 
     Args:
         x: any shape.
-        shape: sizes, of which one may be -1: the rest.
+        shape: the new sizes; one may be -1, which stands for the rest.
         order: "C" reads and fills the last axis first, "F" the first one.
-        copy: as arrays are immutable it makes no difference.
+        copy: has no effect, since arrays are immutable.
 
     Raises:
         ShapeError: the number of elements differs.
@@ -156,7 +156,7 @@ def moveaxis(x: ArrayLike, source: int | Sequence[int], destination: int | Seque
     Args:
         x: any shape.
         source: axis or axes of `x`.
-        destination: as many places in the result.
+        destination: their places in the result.
 
     Raises:
         ArgumentError: unequal numbers of axes.
@@ -497,7 +497,7 @@ def roll(x: ArrayLike, shift: int | Sequence[int], axis: Axis = None) -> Array:
 
 
 def _shifts(shift: Any) -> Sequence[Any]:
-    """The distances to shift by, one after the other: a number, several, or the elements of an array."""
+    """Returns the distances to shift by, one after the other: a number, several, or the elements of an array."""
     if isinstance(shift, (tuple, list)):
         return shift
     shape: Sequence[int] = getattr(shift, "shape", ())
@@ -527,7 +527,7 @@ def diagonal(x: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> A
 
     Args:
         x: any shape.
-        offset: above the main diagonal where positive.
+        offset: the diagonal, counted from the main one; positive ones lie above it.
         axis1: first of the two axes.
         axis2: second of the two axes.
 

@@ -23,7 +23,7 @@ def _from_arguments(arguments: tuple[Any, ...]) -> Any:
 @array_method
 @spelled
 def reshape(self: Any, *shape: ArrayLike, order: str = "C") -> Array:
-    """The elements in another shape; one size may be -1.
+    """Returns the elements in another shape; one size may be -1.
 
     Args:
         *shape: sizes, or one sequence of them; one size may be -1: the rest.
@@ -34,7 +34,7 @@ def reshape(self: Any, *shape: ArrayLike, order: str = "C") -> Array:
 
 @array_method
 def transpose(self: Any, *axes: ArrayLike) -> Array:
-    """The axes in another order; by default reversed.
+    """Returns the axes in another order; by default reversed.
 
     Args:
         *axes: each axis once, or one sequence of them; reversed by default.
@@ -46,7 +46,7 @@ def transpose(self: Any, *axes: ArrayLike) -> Array:
 @array_method
 @spelled
 def flatten(self: Any, order: str = "C") -> Array:
-    """The elements in one axis.
+    """Returns the elements in one axis.
 
     Args:
         order: "C": the last axis runs fastest; "F": the first.
@@ -79,20 +79,20 @@ def round(self: Any, decimals: int = 0) -> Array:
 
 @array_method
 def conj(self: Any) -> Array:
-    """The complex conjugate."""
+    """Returns the complex conjugate."""
     return elementwise.conj(self)
 
 
 @array_method
 def conjugate(self: Any) -> Array:
-    """The complex conjugate."""
+    """Returns the complex conjugate."""
     return elementwise.conj(self)
 
 
 @array_method
 @spelled
 def compress(self: Any, condition: ArrayLike, axis: int | None = None) -> Array:
-    """The slices along `axis` for which `condition` is true.
+    """Returns the slices along `axis` for which `condition` is true.
 
     Args:
         condition: vector of bools, known while tracing.
@@ -103,14 +103,14 @@ def compress(self: Any, condition: ArrayLike, axis: int | None = None) -> Array:
 
 @array_method
 def tobytes(self: Any) -> bytes:
-    """The elements as bytes, where the value is known."""
+    """Returns the elements as bytes, where the value is known."""
     data: bytes = self.concrete("tobytes").tobytes()
     return data
 
 
 @array_method
 def dot(self: Any, other: ArrayLike) -> Array:
-    """The dot product with `other`.
+    """Returns the dot product with `other`.
 
     Args:
         other: any shape that `dot` takes.
@@ -123,7 +123,7 @@ def __array_namespace__(self: Any, *, api_version: str | None = None) -> Any:  #
     """`nnc.numpy`, for libraries that work with arrays of any kind.
 
     Args:
-        api_version: of the Array API standard; None: any.
+        api_version: the version of the Array API standard; None: any.
     """
     if api_version not in (None, *_API_VERSIONS):
         problem = f"nnc.numpy has no version {api_version!r} of the Array API standard."

@@ -27,7 +27,7 @@ __all__ = ["mean", "std", "var"]
 
 
 def with_range(dtype: dtypes.DType) -> dtypes.DType:
-    """The dtype in which sums of a dtype do not overflow: float64 for floats of fewer bits."""
+    """Returns the dtype in which sums of a dtype do not overflow: float64 for floats of fewer bits."""
     if not dtypes.is_inexact(dtype):
         return dtype
     return dtypes.complex128 if dtypes.is_complex(dtype) else dtypes.float64
@@ -44,12 +44,12 @@ class _Rows:
     where: Any
 
     def sum(self, terms: Array, keepdims: bool | None = None) -> Array:
-        """The sums of terms, one for each element."""
+        """Returns the sums of terms, one for each element."""
         keepdims = self.keepdims if keepdims is None else keepdims
         return apply_reduction(self.name, reduce_sum, NUMERIC, terms, self.axes, keepdims, self.where, 0)
 
     def most(self) -> int:
-        """The number of elements of a row, of those, too, that are not chosen."""
+        """Returns the number of elements of a row, of those, too, that are not chosen."""
         return math.prod(self.x.spec.shape[axis] for axis in self.axes)
 
     def count(self, keepdims: bool | None = None) -> Any:
@@ -64,7 +64,7 @@ class _Rows:
         return apply_reduction(self.name, reduce_sum, NUMERIC, mask, self.axes, keepdims)
 
     def means(self, *terms: Array) -> tuple[Array, ...]:
-        """The means of terms over axes that stay with size 1."""
+        """Returns the means of terms over axes that stay with size 1."""
         count = self.count(True)
         return tuple(self.sum(x, True) / count for x in terms)
 
@@ -75,7 +75,7 @@ class Moments(NamedTuple):
     Attributes:
         apart: the scaled values less a number near their mean.
         rest: the mean of these, which is about the rounding error of that number; centred values are apart - rest.
-        variance: of the scaled values.
+        variance: the variance of the scaled values.
         near: the number near the mean, not scaled.
         factor: the scale.
     """
@@ -91,7 +91,7 @@ Means = Callable[..., tuple[Array, ...]]  # the means of each of some arrays of 
 
 
 def mean_in_range(x: Array, means: Means, most: int) -> Array:
-    """A mean of at most `most` numbers: by their sum, or, where that overflows, by the sum of small parts of them."""
+    """Returns a mean of at most `most` numbers: by their sum, or, where that overflows, by the sum of small parts of them."""
     (plain,) = means(x)
     if not dtypes.is_inexact(x.spec.dtype) or usual(plain, 0, math.inf):
         return plain
@@ -101,7 +101,7 @@ def mean_in_range(x: Array, means: Means, most: int) -> Array:
 
 
 def moments_in_range(x: Array, means: Means, most: int, least: float = 0) -> Moments:
-    """The moments of at most `most` numbers a row; the variance is used with `least` added to it.
+    """Returns the moments of at most `most` numbers a row; the variance is used with `least` added to it.
 
     Squares of differences from a number near the mean may be summed before their own mean is known (Chan, Golub and LeVeque, 1983).
     Rows whose squares leave the range are scaled, and summed once more. Derivatives keep `apart` alone.
@@ -179,7 +179,7 @@ def var(
         dtype: dtype to compute in; by default integers become float32 and others stay.
         ddof: subtracted from the number of elements; 1 estimates the variance of a population. Where nothing is left,
             the result is NaN.
-        correction: the same as `ddof`, which it goes before.
+        correction: the same as `ddof`, over which it takes precedence.
         keepdims: keep the axes with size 1.
         where: bools that broadcast to `x`: which elements count.
 
@@ -195,7 +195,7 @@ def var(
 def _variance(
     name: str, x: Any, axis: Axis, dtype: Any, ddof: float, keepdims: bool, where: Any
 ) -> tuple[Array, Array, dtypes.DType]:
-    """The variance of x times a factor, by which its squares stay in range, that factor, and the dtype of the result."""
+    """Returns the variance of x times a factor, by which its squares stay in range, that factor, and the dtype of the result."""
     x = to_value(x, name)
     check_dtype(name, x.spec, *NUMERIC) if not dtypes.is_bool(x.spec.dtype) else None
     work = dtypes.to_float(x.spec.dtype) if dtype is None else to_dtype(dtype, name)
@@ -238,7 +238,7 @@ def std(
         dtype: dtype to compute in; by default integers become float32 and others stay.
         ddof: subtracted from the number of elements; 1 estimates the variance of a population. Where nothing is left,
             the result is NaN.
-        correction: the same as `ddof`, which it goes before.
+        correction: the same as `ddof`, over which it takes precedence.
         keepdims: keep the axes with size 1.
         where: bools that broadcast to `x`: which elements count.
 

@@ -41,15 +41,15 @@ class NamespaceInfo:
         return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 64}
 
     def default_device(self) -> str:
-        """The device of new arrays."""
+        """Returns the device of new arrays."""
         return CPU
 
     def devices(self) -> list[str]:
-        """The devices of this machine."""
+        """Returns the devices of this machine."""
         return all_devices()
 
     def default_dtypes(self, *, device: object = None) -> dict[str, dtypes.DType]:
-        """The dtypes of new arrays."""
+        """Returns the dtypes of new arrays."""
         return {
             "real floating": dtypes.DEFAULT_FLOAT,
             "complex floating": dtypes.DEFAULT_COMPLEX,
@@ -58,7 +58,7 @@ class NamespaceInfo:
         }
 
     def dtypes(self, *, device: object = None, kind: Any = None) -> dict[str, dtypes.DType]:
-        """The standard's dtypes of a kind (see `isdtype`), by name: not float16 and bfloat16."""
+        """Returns the standard's dtypes of a kind (see `isdtype`), by name: not float16 and bfloat16."""
         return {
             name: dtype
             for name, dtype in dtypes.BY_NAME.items()

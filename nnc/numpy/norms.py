@@ -28,7 +28,7 @@ from nnc.typing import ArrayLike
 
 
 def _for_norm(where: str, x: Any) -> tuple[Array, Callable[[Array], Array]]:
-    """The operand in the dtype to accumulate in, and the function that converts the norm to the operand's (real) dtype."""
+    """Returns the operand in the dtype to accumulate in, and the function that converts the norm to the operand's (real) dtype."""
     (x,) = promote(x, where=where, to=dtypes.to_float)
     x = to_value(x, where)
     own = dtypes.real_dtype(x.spec.dtype)
@@ -43,7 +43,7 @@ def _root(total: Array, function: Callable[[Array], Array]) -> Array:
 
 
 def _largest(sizes: Array, axes: Shape) -> Array:
-    """The largest of sizes, which is 0 where there are none."""
+    """Returns the largest of sizes, which is 0 where there are none."""
     empty = 0 in [sizes.spec.shape[axis] for axis in axes]
     return reduce_sum(sizes, axes=axes) if empty else reduce_max(sizes, axes=axes)
 
@@ -78,7 +78,7 @@ def _vector_norm(where: str, x: Array, axes: Shape, order: Any) -> Array:
 
 
 def _least(sizes: Array, axes: Shape) -> Array:
-    """The least of sizes, without a derivative; 0 where there are none."""
+    """Returns the least of sizes, without a derivative; 0 where there are none."""
     x = ew.stop_gradient(sizes)
     if 0 in [x.spec.shape[axis] for axis in axes]:
         return largest_part(x, axes)
@@ -90,7 +90,7 @@ def _without(shape: Shape, axes: Shape) -> Shape:
 
 
 def euclidean(x: Array, axes: Shape) -> Array:
-    """The root of the sum of squares, also where squares overflow or underflow."""
+    """Returns the root of the sum of squares, also where squares overflow or underflow."""
     if not is_differentiated(x):
         total, factor = scaled_sum_of_squares(x, axes)
         return ew.length(total) / factor
@@ -102,7 +102,7 @@ def euclidean(x: Array, axes: Shape) -> Array:
 
 
 def wide_euclidean(x: Array, axes: Shape) -> Array:
-    """The root of the sum of squares, in float64, which holds it also where float32 does not."""
+    """Returns the root of the sum of squares, in float64, which holds it also where float32 does not."""
     total, factor = scaled_sum_of_squares(x, axes)
     return astype(ew.length(total), dtypes.float64) / astype(factor, dtypes.float64)
 

@@ -45,7 +45,7 @@ Shape = tuple[int, ...]
 
 
 def to_value(x: Any, where: str, name: str = "x") -> Array:
-    """An array or a tracer of `x`; Python numbers become weak arrays."""
+    """Returns an array or a tracer of `x`; Python numbers become weak arrays."""
     if hasattr(x, "spec"):
         return x
     x = as_operand(x, where, name)
@@ -55,7 +55,7 @@ def to_value(x: Any, where: str, name: str = "x") -> Array:
 
 
 def to_values(where: str, **operands: Any) -> list[Array]:
-    """The operands as arrays, None as it is. Python numbers and lists of them have 64 bits where an array of floats has."""
+    """Returns the operands as arrays, None as it is. Python numbers and lists of them have 64 bits where an array of floats has."""
     names = [name for name, x in operands.items() if x is not None]
     given = dict(zip(names, as_operands([operands[name] for name in names], where, names), strict=True))
     strong = [dtype_of(x) for x in given.values() if not isinstance(x, Listed) and not is_weak(x)]
@@ -71,7 +71,9 @@ def _widened(x: Any) -> Any:
 
 
 def in_dtype(x: Any, dtype: dtypes.DType, where: str, name: str) -> Array:
-    """An array of a dtype. Python numbers, and lists of them, keep all digits that it has; floats become integers as arrays do."""
+    """Returns an array of a dtype. Python numbers, and lists of them, keep all digits that it has; floats become integers as
+    arrays do.
+    """
     value = as_operand(x, where, name, dtype if dtypes.is_integer(dtype) else None)
     if dtypes.is_scalar(value) and dtypes.is_inexact(dtype_of(value)) and not dtypes.is_inexact(dtype):
         value = to_value(value, where, name)
@@ -79,7 +81,7 @@ def in_dtype(x: Any, dtype: dtypes.DType, where: str, name: str) -> Array:
 
 
 def strong_dtype(x: Any) -> dtypes.DType:
-    """The dtype of a new array of the values of `x`: of weak floats and complex numbers the default one."""
+    """Returns the dtype of a new array of the values of `x`: of weak floats and complex numbers the default one."""
     own = dtype_of(x)
     if not is_weak(x) or not dtypes.is_inexact(own):
         return own
@@ -87,7 +89,7 @@ def strong_dtype(x: Any) -> dtypes.DType:
 
 
 def strong(x: Array, where: str) -> Array:
-    """A new array of the values of `x`, which keeps its dtype where it meets others; `x` itself where it does so."""
+    """Returns a new array of the values of `x`, which keeps its dtype where it meets others; `x` itself where it does so."""
     return with_weakness(astype(x, strong_dtype(x), where), False)
 
 
@@ -103,7 +105,7 @@ def converted(x: Array, dtype: Any, where: str) -> Array:
 
 
 def to_axes(where: str, axis: Axis, ndim: int) -> Shape:
-    """The axes that `axis` names, counted from the front; all of them for None."""
+    """Returns the axes that `axis` names, counted from the front; all of them for None."""
     if axis is None:
         return tuple(range(ndim))
     if isinstance(axis, (tuple, list)):
@@ -117,7 +119,7 @@ def to_axis(where: str, axis: Any, ndim: int) -> int:
 
 
 def known(x: Any, where: str, fix: str) -> np.ndarray[Any, Any]:
-    """The value of `x` as a NumPy array.
+    """Returns the value of `x` as a NumPy array.
 
     Raises:
         TraceError: it is an abstract tracer; the remedy is `fix`.
@@ -130,14 +132,14 @@ def at_once(*operands: Any) -> AbstractContextManager[Any]:
     """A block within which commands on known values run at once, so that their results are known, too, while a function is traced.
 
     Args:
-        operands: of the block. Where one is traced, the block changes nothing.
+        operands: the operands of the block. Where one is traced, the block changes nothing.
     """
     is_traced = any(hasattr(x, "spec") and not isinstance(x, Array) for x in operands)
     return nullcontext() if is_traced else set_context(staging=None)
 
 
 def known_or_none(x: Array) -> np.ndarray[Any, Any] | None:
-    """The value of `x`; None for an abstract tracer."""
+    """Returns the value of `x`; None for an abstract tracer."""
     try:
         return known(x, "", "pass a known value.")  # no remedy is sought, since nobody sees the error
     except TraceError:
@@ -190,7 +192,7 @@ def static_int(x: Any, where: str, name: str) -> int:
 
 
 def to_shape(shape: Any, where: str) -> Shape:
-    """A shape given as an integer or a sequence of integers.
+    """Returns a shape given as an integer or a sequence of integers.
 
     Raises:
         ArgumentError: a size is negative.
@@ -203,7 +205,7 @@ def to_shape(shape: Any, where: str) -> Shape:
 
 
 def keep(x: Array, spec: TensorSpec, axes: Shape, keepdims: bool) -> Array:
-    """The result of a reduction of `spec`, with size-1 axes in place of the removed ones where `keepdims`."""
+    """Returns the result of a reduction of `spec`, with size-1 axes in place of the removed ones where `keepdims`."""
     if not keepdims:
         return x
     return reshape(x, shape=tuple(1 if i in axes else n for i, n in enumerate(spec.shape)))
@@ -246,7 +248,7 @@ def keeps_weakness(function: F) -> F:
 
 
 def _in_64_bits(function: Any, weak: dtypes.Weakness, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The result of a function of weak operands, with weak floats."""
+    """Returns the result of a function of weak operands, with weak floats."""
     first, *rest = _array(args[0]), *map(_strong, args[1:])
     named = {name: _strong(x) for name, x in kwargs.items()}
     result = call_function(function, (first, *rest), named)
@@ -270,7 +272,7 @@ def _leaves(values: Sequence[Any]) -> list[Any]:
 
 
 def _weakness_of_results(args: Sequence[Any], kwargs: dict[str, Any]) -> dtypes.Weakness:
-    """The weakness of float results; False where an operand is a strong float, or an array beside an integer."""
+    """Returns the weakness of float results; False where an operand is a strong float, or an array beside an integer."""
     if not args or not _is_weak(args[0]) or kwargs.get("dtype") is not None:
         return False
     first, others = _leaves([args[0]]), _leaves([*args[1:], *kwargs.values()])
@@ -292,12 +294,12 @@ def _weakness_of_results(args: Sequence[Any], kwargs: dict[str, Any]) -> dtypes.
 
 
 def _array(x: Any) -> Any:
-    """The first operand with strong floats; a float as an array that has all of its digits."""
+    """Returns the first operand with strong floats; a float as an array that has all of its digits."""
     return np.asarray(x) if isinstance(x, (float, complex)) else _strong(x)
 
 
 def _strong(x: Any) -> Any:
-    """An operand, or a list of them, with weak floats as strong ones."""
+    """Returns an operand, or a list of them, with weak floats as strong ones."""
     if isinstance(x, ArrayMethods):
         return x.as_weak(False) if x.weak and dtypes.is_inexact(x.spec.dtype) else x
     if type(x) in (list, tuple):

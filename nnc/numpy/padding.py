@@ -52,8 +52,8 @@ def pad(
             "wrap" continues from the other end; "linear_ramp" falls or rises to `end_values`; "maximum", "mean",
             "median", "minimum" of the axis; "empty" leaves the values open.
         constant_values: the number to pad with, or as pad_width one for each side.
-        end_values: of "linear_ramp", the numbers at the outer ends, given like `constant_values`.
-        stat_length: of how many elements at the end, or likewise, the statistics are; None all.
+        end_values: the numbers at the outer ends with "linear_ramp", given like `constant_values`.
+        stat_length: the number of elements at the ends that the statistics are taken of, given like `pad_width`; None: all.
         reflect_type: "odd" mirrors values at the edge's value, too.
 
     Raises:

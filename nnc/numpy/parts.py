@@ -162,7 +162,7 @@ _ORDERS = ("big", "little")
 
 
 def _weights(bitorder: str, where: str) -> np.ndarray[Any, Any]:
-    """The shift of the bit at each place of a byte."""
+    """Returns the shift of the bit at each place of a byte."""
     check_choice(where, "bitorder", bitorder, _ORDERS)
     shifts = np.arange(8, dtype=np.uint8)
     return shifts if bitorder == "little" else shifts[::-1].copy()
@@ -170,7 +170,8 @@ def _weights(bitorder: str, where: str) -> np.ndarray[Any, Any]:
 
 @spelled
 def packbits(x: ArrayLike, /, axis: int | None = None, bitorder: str = "big") -> Array:
-    """Returns bytes (uint8) of which each holds eight elements along `axis`, 1 where they are not 0; None flattens first.
+    """Packs elements into bits, 1 where they are not 0: each byte (uint8) holds eight elements along `axis`; None flattens
+    first.
 
     Args:
         x: bools or integers, any shape.

@@ -60,7 +60,7 @@ def polyval(p: ArrayLike, x: ArrayLike) -> Array:
 
 
 def _both(where: str, **operands: Any) -> list[Array]:
-    """The coefficients of two polynomials."""
+    """Returns the coefficients of two polynomials."""
     values = to_values(where, **operands)
     return [_coefficients(p, where, name) for name, p in zip(operands, values, strict=True)]
 
@@ -126,7 +126,7 @@ def polymul(a1: ArrayLike, a2: ArrayLike, *, strip_zeros: bool = True) -> Array:
 
 
 def _without_leading_zeros(p: Array, where: str) -> Array:
-    """The coefficients from the first that is not 0; one where all are 0."""
+    """Returns the coefficients from the first that is not 0; one where all are 0."""
     places = _nonzero_places(p, where)
     return p[int(places[0]) :] if places.size else p[:1]
 

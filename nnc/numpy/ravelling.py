@@ -28,10 +28,10 @@ class Unravel:
     """The function from a vector to a tree: equal for trees of one structure, shapes and dtypes, so it may be a static argument.
 
     Args:
-        structure: of the tree.
-        shapes: of its leaves.
+        structure: the structure of the tree.
+        shapes: the shapes of its leaves.
         kinds: dtypes of its leaves.
-        dtype: of the vector where leaves have several; otherwise None, and leaves take the dtype of the vector.
+        dtype: the dtype of the vector where leaves have several; otherwise None, and leaves take the dtype of the vector.
     """
 
     structure: Any
@@ -66,7 +66,7 @@ class Unravel:
 
 
 def _converted(x: Array, dtype: dtypes.DType) -> Array:
-    """A part of the vector in the dtype of its leaf; of complex numbers that a real leaf became, the real part."""
+    """Returns a part of the vector in the dtype of its leaf; of complex numbers that a real leaf became, the real part."""
     is_narrower = dtypes.is_complex(x.dtype) and not dtypes.is_complex(dtype)
     return astype(x.real if is_narrower else x, dtype)
 

@@ -35,7 +35,7 @@ def apply_reduction(
     name: str, command: Command, accepts: Accepts, x: Array, axis: Axis, keepdims: bool, where: Any = None, fill: Any = None,
     needs_elements: bool = False,
 ) -> Array:  # fmt: skip
-    """A reduction of the elements that `where` chooses; `fill` is the neutral element."""
+    """Returns a reduction of the elements that `where` chooses; `fill` is the neutral element."""
     spec: TensorSpec = x.spec
     check_dtype(name, spec, *accepts)
     axes = to_axes(name, axis, spec.ndim)
@@ -52,7 +52,7 @@ def mask_of(where: Any, spec: TensorSpec, name: str) -> Array:
 
 
 def _wide(x: Array, dtype: Any, where: str) -> Array:
-    """The operand of a sum or product: small integers and bools become 64 bits wide."""
+    """Returns the operand of a sum or product: small integers and bools become 64 bits wide."""
     own = x.spec.dtype
     if dtype is not None:
         return converted(x, dtype, where)
@@ -86,7 +86,7 @@ def sum(
         dtype: dtype of the sum; by default integers become 64 bits wide and floats stay (16-bit ones accumulate in
             float32).
         keepdims: keep the axes with size 1.
-        initial: is added to the result.
+        initial: a number that is added to the result.
         where: bools that broadcast to `x`: which elements count.
 
     Raises:
@@ -122,7 +122,7 @@ def prod(
         axis: axis or axes to remove; None all.
         dtype: dtype of the product; by default integers become 64 bits wide and floats stay.
         keepdims: keep the axes with size 1.
-        initial: is multiplied with the result.
+        initial: a number that is multiplied with the result.
         where: bools that broadcast to `x`: which elements count.
 
     Example:
@@ -180,7 +180,7 @@ def max(
         x: bool or real, any shape.
         axis: axis or axes to remove; None all.
         keepdims: keep the axes with size 1.
-        initial: is taken into account as an element, so that there always is one.
+        initial: a number that counts as one more element, so that there always is one.
         where: bools that broadcast to `x`: which elements count; needs `initial`.
 
     Raises:
@@ -210,7 +210,7 @@ def min(
         x: bool or real, any shape.
         axis: axis or axes to remove; None all.
         keepdims: keep the axes with size 1.
-        initial: is taken into account as an element, so that there always is one.
+        initial: a number that counts as one more element, so that there always is one.
         where: bools that broadcast to `x`: which elements count; needs `initial`.
 
     Example:

@@ -26,14 +26,16 @@ _SAFE: Mapping[Any, tuple[float, float, float, float]] = MappingProxyType(
 
 
 def largest_part(sizes: Array, axes: Shape) -> Array:
-    """The largest of sizes over axes, which are kept; 0 of none. It has no derivative."""
+    """Returns the largest of sizes over axes, which are kept; 0 of none. It has no derivative."""
     if 0 in [sizes.spec.shape[axis] for axis in axes]:
         return sum_of_sizes(sizes, axes)
     return keep(reduce_max(ew.stop_gradient(sizes), axes=axes), sizes.spec, axes, True)
 
 
 def sum_of_sizes(x: Array, axes: Shape) -> Array:
-    """The sum of |x| over axes, which are kept; of complex numbers that of the sizes of both parts. It has no derivative."""
+    """Returns the sum of |x| over axes, which are kept; of complex numbers that of the sizes of both parts. It has no
+    derivative.
+    """
     x = ew.stop_gradient(x)
     is_complex = dtypes.is_complex(x.spec.dtype)
     sizes = ew.add(ew.abs_(ew.real(x)), ew.abs_(ew.imag(x))) if is_complex else ew.abs_(x)
@@ -41,7 +43,8 @@ def sum_of_sizes(x: Array, axes: Shape) -> Array:
 
 
 def factor_for_squares(sizes: Array) -> Array:
-    """A power of two for each size, by which numbers up to it can be multiplied so that sums of their squares stay in range.
+    """Returns a power of two for each size, by which numbers up to it can be multiplied so that sums of their squares stay in
+    range.
 
     It is 1 where they do so anyway: then no bit of a result changes. `sizes` are float32 or float64: the sum of all numbers, or
     another bound on the largest.
@@ -59,7 +62,7 @@ SAFE_SQUARES: Mapping[Any, tuple[float, float]] = MappingProxyType(
 
 
 def scaled_sum_of_squares(x: Array, axes: Shape, least: float = 0) -> tuple[Array, Array]:
-    """The sum of |x · factor|² over axes, and the factor: a power of two by which no square leaves the range, mostly 1.
+    """Returns the sum of |x · factor|² over axes, and the factor: a power of two by which no square leaves the range, mostly 1.
 
     Args:
         x: real or complex, of an accumulator's dtype.
@@ -75,7 +78,7 @@ def scaled_sum_of_squares(x: Array, axes: Shape, least: float = 0) -> tuple[Arra
 
 
 def unusual_squares(means: Array, count: int, least: float = 0) -> list[tuple[Array, float]]:
-    """The cases in which squares left the range: which of their means, and a power of two to multiply the numbers by.
+    """Returns the cases in which squares left the range: which of their means, and a power of two to multiply the numbers by.
 
     A kernel sums once more where a case holds. `count` squares are summed for a mean, to which `least` is added.
     """
@@ -116,7 +119,7 @@ def may_be_differentiated(x: Any) -> bool:
 
 
 def binary_exponent(sizes: Array) -> Array:
-    """The exponents of two of sizes, such that 2^-exponent is a float; in their dtype."""
+    """Returns the exponents of two of sizes, such that 2^-exponent is a float; in their dtype."""
     limit = constants.full_like(sizes, 126 if sizes.spec.dtype == dtypes.float32 else 1022)
     n = ew.convert(exponent(sizes), dtype=sizes.spec.dtype)
     return ew.maximum(ew.minimum(n, limit), ew.neg(limit))

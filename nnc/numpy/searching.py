@@ -70,7 +70,7 @@ def sort(x: ArrayLike, /, axis: int | None = -1, *, descending: bool = False, st
     Args:
         x: any shape.
         axis: axis to sort along; None flattens first.
-        descending: from the largest to the smallest.
+        descending: whether to sort from the largest to the smallest.
         stable: accepted as in NumPy; equal elements keep their order anyway.
 
     Raises:
@@ -92,7 +92,7 @@ def argsort(x: ArrayLike, /, axis: int | None = -1, *, descending: bool = False,
     Args:
         x: any shape.
         axis: axis to sort along; None flattens first.
-        descending: from the largest to the smallest.
+        descending: whether to sort from the largest to the smallest.
         stable: accepted as in NumPy; equal elements keep their order anyway.
 
     Example:
@@ -473,7 +473,7 @@ def place(x: ArrayLike, mask: ArrayLike, vals: ArrayLike, *, inplace: bool = Fal
 
     Args:
         x: any shape.
-        mask: as many bools as `x` has elements.
+        mask: an array with as many bools as `x` has elements.
         vals: numbers to write, repeated as often as needed.
         inplace: must be False, as arrays are immutable.
 

@@ -246,7 +246,7 @@ def _distinct(
     where: str, x: Any, y: Any, keep: Callable[[Array, Array, Array], Any], both: bool, size: Any, fill_value: Any,
     promotes: bool = True,
 ) -> Array:  # fmt: skip
-    """The distinct elements, sorted, of `x` (with `both` also of y) for which `keep(elements, x, y)` is true."""
+    """Returns the distinct elements, sorted, of `x` (with `both` also of y) for which `keep(elements, x, y)` is true."""
     given = as_operands((x, y), where)
     with at_once(*given) if size is None else nullcontext():
         x, y = (ravel(v) for v in (promote(*given, where=where) if promotes else given))
@@ -373,7 +373,7 @@ def intersect1d(
 
 
 def _first_place(x: Any, values: Array) -> Array:
-    """The first place of each of `values` in the flattened `x`."""
+    """Returns the first place of each of `values` in the flattened `x`."""
     flat = ravel(x)
     order = argsort(flat)
     return indexing.take(

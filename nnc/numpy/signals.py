@@ -179,7 +179,7 @@ def _slope(f: Array, axis: int, spacing: Any, edge_order: int) -> Array:
 
 
 def _end(y0: Array, y1: Array, y2: Array, a: Array, b: Array, edge_order: int) -> Array:
-    """The slope, away from the end, of the line or parabola through the outermost samples at distances `a` and `b`."""
+    """Returns the slope, away from the end, of the line or parabola through the outermost samples at distances `a` and `b`."""
     if edge_order == 1:
         return (y1 - y0) / a
     return -(2 * a + b) / (a * (a + b)) * y0 + (a + b) / (a * b) * y1 - a / (b * (a + b)) * y2

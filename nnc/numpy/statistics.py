@@ -66,7 +66,7 @@ def average(
     Args:
         x: any shape.
         axis: axis or axes to remove; None all.
-        weights: of the shape of `x`, or a vector along one axis.
+        weights: an array of the shape of `x`, or a vector along one axis.
         returned: return the sum of the weights, too.
         keepdims: keep the axes with size 1.
 
@@ -144,7 +144,7 @@ def cov(
 
 
 def _variables(m: Any, y: Any, rowvar: bool) -> Array:
-    """The variables of both arguments as rows."""
+    """Returns the variables of both arguments as rows."""
     rows = [_rows(values, rowvar) for values in (m, y) if values is not None]
     return rows[0] if len(rows) == 1 else concatenate(rows)
 
@@ -195,7 +195,7 @@ METHODS = ("linear", "lower", "higher", "nearest", "midpoint", *_PLOTTING, *_OF_
 
 
 def _neighbours(method: str, n: Array, q: Array) -> tuple[Array, Array]:
-    """The place below each quantile among n sorted elements, and the weight of the next one; places may lie outside."""
+    """Returns the place below each quantile among n sorted elements, and the weight of the next one; places may lie outside."""
     if method in _PLOTTING:
         alpha, beta = _PLOTTING[method]
         place = n * q + (alpha + q * (1 - alpha - beta)) - 1
@@ -638,7 +638,7 @@ def interp(
         fp: (n,), values at the points.
         left: value below the first point; its value by default.
         right: value above the last point; its value by default.
-        period: of a line that goes on periodically; then xp is in any order, and left and right are not used.
+        period: the period, for a periodic line; xp may then be in any order, and left and right are not used.
 
     Example:
         >>> interp(np.asarray([0.5, 9.0]), np.asarray([0.0, 1.0]), np.asarray([10.0, 20.0]))

@@ -88,10 +88,10 @@ def solve_triangular(
     """Returns the solution x of a x = b, where only one triangle of `a` is read.
 
     Args:
-        a: (..., n, n), of which one triangle is read.
+        a: (..., n, n); only one triangle is read.
         b: (n,), or (..., n, k).
         trans: 0 or "N" solves a x = b, 1 or "T" aᵀ x = b, 2 or "C" aᴴ x = b.
-        lower: which triangle of `a` is read.
+        lower: whether the lower triangle of `a` is read, instead of the upper one.
         unit_diagonal: take the diagonal of `a` as ones.
 
     Raises:
@@ -122,7 +122,7 @@ def cho_solve(c_and_lower: tuple[Any, bool], b: ArrayLike, /) -> Array:
     """Returns the solution x of a x = b from the Cholesky factor of `a`.
 
     Args:
-        c_and_lower: the factor, of which one triangle is read, and whether that is the lower one.
+        c_and_lower: the factor, and whether its lower triangle is read, instead of the upper one.
         b: as in `solve`.
 
     Raises:
@@ -163,7 +163,7 @@ def inv(x: ArrayLike, /) -> Array:
 
 
 def relative_tolerance(x: Array, rtol: Any, where: str, name: str = "rtol") -> float:
-    """The share of the largest singular value below which one counts as 0."""
+    """Returns the share of the largest singular value below which one counts as 0."""
     if rtol is None:
         return float(max(x.spec.shape[-2:])) * float(finfo(x.spec.dtype).eps)
     try:
@@ -175,7 +175,8 @@ def relative_tolerance(x: Array, rtol: Any, where: str, name: str = "rtol") -> f
 
 
 def relative_tolerances(x: Array, rtol: Any, where: str) -> Any:
-    """The same as a number, or one for each matrix: an array of real numbers that broadcasts with the leading axes of `x`.
+    """Returns the same as a number, or one for each matrix: an array of real numbers that broadcasts with the leading axes of
+    `x`.
 
     Raises:
         DTypeError: rtol is complex.
@@ -229,7 +230,7 @@ def pinv(x: ArrayLike, /, rtol: ArrayLike | None = None, hermitian: bool = False
 
 @custom_jvp
 def _pinv_by_svd(x: Array, rtol: Array) -> Array:
-    """The pseudo-inverse of matrices, each with a tolerance of its own."""
+    """Returns the pseudo-inverse of matrices, each with a tolerance of its own."""
     u, s, vh = factor.svd(x, full_matrices=False)
     if s.spec.shape[-1] == 0:
         shape = (*x.spec.shape[:-2], x.spec.shape[-1], x.spec.shape[-2])
@@ -241,7 +242,7 @@ def _pinv_by_svd(x: Array, rtol: Array) -> Array:
 
 @_pinv_by_svd.defjvp
 def _push_pinv(primals: tuple[Array, Array], tangents: tuple[Array, Array]) -> tuple[Array, Array]:
-    """The rank is constant, so the tolerance has no part."""
+    """Returns the rank is constant, so the tolerance has no part."""
     p = _pinv_by_svd(*primals)
     return p, factor.pinv_tangent(primals[0], tangents[0], p)
 
@@ -320,7 +321,7 @@ def _to_int(rank: Array) -> int:
 
 
 def count_above(s: Array, tolerance: Any) -> Array:
-    """The number of singular values, in falling order along the last axis, above `tolerance` times the largest.
+    """Returns the number of singular values, in falling order along the last axis, above `tolerance` times the largest.
 
     Args:
         s: the singular values.

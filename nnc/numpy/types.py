@@ -307,7 +307,7 @@ def result_type(*arrays_and_dtypes: ArrayLike | DTypeLike) -> dtypes.DType:
 
 
 def _witness(x: Any) -> Any:
-    """An operand of the dtype that `x` is or has."""
+    """Returns an operand of the dtype that `x` is or has."""
     if (
         dtypes.is_scalar(x)
         or hasattr(x, "spec")

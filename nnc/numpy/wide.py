@@ -38,7 +38,7 @@ def keep(condition: Array, x: Array, otherwise: float) -> Array:
 
 
 def slope(function: Callable[..., Array], *operands: Array, by: int = 0) -> Array:
-    """The derivative of an elementwise function by one operand, computed along with it."""
+    """Returns the derivative of an elementwise function by one operand, computed along with it."""
 
     def of_one(x: Array) -> Array:
         return function(*operands[:by], x, *operands[by + 1 :])
@@ -48,7 +48,7 @@ def slope(function: Callable[..., Array], *operands: Array, by: int = 0) -> Arra
 
 
 def polynomial(x: Array, coefficients: Sequence[float]) -> Array:
-    """The polynomial with these coefficients, the lowest power's first (Horner's scheme)."""
+    """Returns the polynomial with these coefficients, the lowest power's first (Horner's scheme)."""
     total = el.multiply(x, 0.0) + coefficients[-1]
     for c in coefficients[-2::-1]:
         total = total * x + c

@@ -196,7 +196,7 @@ class MultiSteps:
         self._skip = should_skip_update_fn
 
     def init(self, params: Any) -> MultiStepsState:
-        """The state before the first gradient.
+        """Returns the state before the first gradient.
 
         Args:
             params: a pytree.

@@ -48,7 +48,7 @@ class FactoredState(NamedTuple):
 
 
 def _factored_axes(shape: tuple[int, ...], factored: bool, least: int) -> tuple[int, int] | None:
-    """The second longest and the longest axis, where an array has factors."""
+    """Returns the second longest and the longest axis, where an array has factors."""
     if not factored or len(shape) < 2:
         return None
     second, first = (int(axis) for axis in np.argsort(shape)[-2:])

@@ -156,7 +156,7 @@ def adan(
 
 
 def fourth_root(count: Any) -> Any:
-    """The limit of `adopt`: the fourth root of how many updates were made before."""
+    """Returns the limit of `adopt`: the fourth root of how many updates were made before."""
     return astype(asarray(count), dtypes.float64) ** 0.25
 
 

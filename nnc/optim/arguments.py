@@ -82,7 +82,7 @@ def is_trainable(leaf: Any) -> bool:
 
 
 def mask_leaves(where: str, mask: Mask, params: Any) -> list[bool]:
-    """The mask's bool for each leaf of `params`; a bool higher up holds for all below it.
+    """Returns the mask's bool for each leaf of `params`; a bool higher up holds for all below it.
 
     Raises:
         TreeError: the mask has none for a trainable leaf.

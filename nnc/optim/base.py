@@ -41,14 +41,14 @@ class Init(Protocol):
     """The function that makes the first state for parameters."""
 
     def __call__(self, params: Any, /) -> object:
-        """The state before the first update."""
+        """Returns the state before the first update."""
 
 
 class Update(Protocol):
     """The function that makes updates of gradients."""
 
     def __call__(self, updates: A, state: S, params: object = None, **extra: object) -> tuple[A, S]:
-        """The updates and the next state."""
+        """Returns the updates and the next state."""
 
 
 class _Functions(NamedTuple):
@@ -83,7 +83,7 @@ class GradientTransformation(_Functions):
         return names_without_missing(type(self), super().__dir__())
 
     def __new__(cls, init: Init, update: Callable[..., tuple[Any, Any]]) -> Self:
-        """The transformation of two functions, behind boundaries for tracebacks."""
+        """Returns the transformation of two functions, behind boundaries for tracebacks."""
         if not callable(init) or not callable(update):  # the transformation's user says so
             return super().__new__(cls, init, update)
         return super().__new__(cls, api_boundary(init), api_boundary(_with_extra(update, cls._reads_extra)))
@@ -127,7 +127,7 @@ _MISSPELT = frozenset({"param", "parameter", "parameters"})
 
 
 def extended(init: Init, update: Callable[..., Any], *inner: GradientTransformation) -> GradientTransformation:
-    """A transformation around others, which reads extra arguments where one of those does."""
+    """Returns a transformation around others, which reads extra arguments where one of those does."""
     reads = any(isinstance(part, GradientTransformationExtraArgs) for part in inner)
     return (GradientTransformationExtraArgs if reads else GradientTransformation)(init, update)
 
@@ -135,7 +135,7 @@ def extended(init: Init, update: Callable[..., Any], *inner: GradientTransformat
 def run_update(
     inner: GradientTransformation, updates: Any, state: Any, params: Any, extra: dict[str, Any]
 ) -> tuple[Any, Any]:
-    """The update of `inner`, which receives the extra arguments only if it takes them."""
+    """Returns the update of `inner`, which receives the extra arguments only if it takes them."""
     update: Callable[..., tuple[Any, Any]] = inner.update
     return update(updates, state, params, **(extra if isinstance(inner, GradientTransformationExtraArgs) else {}))
 
@@ -158,7 +158,7 @@ class EmptyState(NamedTuple):
 
 
 def stateless(where: str, update: Callable[[Any, Any], Any]) -> GradientTransformation:
-    """The transformation whose updates are `update(updates, params)`."""
+    """Returns the transformation whose updates are `update(updates, params)`."""
 
     def init_fn(params: Any) -> EmptyState:
         return EmptyState()
@@ -172,7 +172,7 @@ def stateless(where: str, update: Callable[[Any, Any], Any]) -> GradientTransfor
 
 @spelled
 def identity() -> GradientTransformation:
-    """The transformation that changes nothing.
+    """Returns the transformation that changes nothing.
 
     Example:
         >>> nnc.optim.identity().update(1.0, nnc.optim.identity().init(1.0))
@@ -220,7 +220,7 @@ def chain(*transformations: GradientTransformation) -> GradientTransformation:
 
 @spelled
 def apply_updates(params: A, updates: object) -> A:
-    """The parameters plus their updates; every leaf keeps the dtype that it has in `params`.
+    """Returns the parameters plus their updates; every leaf keeps the dtype that it has in `params`.
 
     Args:
         params: a pytree.
@@ -290,7 +290,9 @@ def _shape_error(where: str, name: str, first: Any, i: int, x: Array, other_name
 
 
 def make_state(where: str, function: Callable[[Array], Array], params: Any) -> Any:
-    """A tree like `params` with `function` of each trainable leaf; integer leaves become zeros, so that nothing is shared."""
+    """Returns a tree like `params` with `function` of each trainable leaf; integer leaves become zeros, so that nothing is
+    shared.
+    """
     check_params(where, params)
 
     def fill(leaf: Any) -> Any:
@@ -310,11 +312,11 @@ def widen(x: Array) -> Array:
 
 
 def scalar(value: Any) -> Array:
-    """A hyperparameter as an array: numbers are weak, so that they keep all their digits until they meet an array."""
+    """Returns a hyperparameter as an array: numbers are weak, so that they keep all their digits until they meet an array."""
     array: Array = as_value(as_operand(value))
     return array
 
 
 def number(value: Scalar, dtype: dtypes.DType) -> Any:
-    """A hyperparameter as a factor that does not change `dtype`: Python numbers are weak, arrays are converted."""
+    """Returns a hyperparameter as a factor that does not change `dtype`: Python numbers are weak, arrays are converted."""
     return value if isinstance(value, (int, float)) else astype(as_operand(value), dtypes.real_dtype(dtype))

@@ -44,7 +44,7 @@ SMALLEST = float(np.finfo(np.float64).eps)  # squared norms up to here count as 
 
 
 def loss_value(where: str, value: Any, dtype: dtypes.DType) -> Array:
-    """The value of the loss, as a 0-d array.
+    """Returns the value of the loss, as a 0-d array.
 
     Raises:
         ArgumentTypeError: update was called without it.
@@ -210,7 +210,7 @@ class _Model(NamedTuple):
 
 
 def _momo_step(model: _Model, rate: Any, shrink: Any, bound: Array, floor: Any, adapt: bool) -> tuple[Array, Array]:
-    """The step size up to `rate`, and the next lower bound of the loss."""
+    """Returns the step size up to `rate`, and the next lower bound of the loss."""
     here = bound
     if adapt:
         cap = shrink * model.height + model.product
@@ -246,7 +246,7 @@ def momo(
     Args:
         learning_rate: largest step size: a number, a 0-d array or a schedule.
         beta: decay of the means, in [0, 1).
-        lower_bound: of the loss.
+        lower_bound: the lower bound of the loss.
         weight_decay: multiplied by the learning rate.
         adapt_lower_bound: raise the lower bound by the model, for losses whose minimum is unknown.
 
@@ -311,7 +311,7 @@ def momo_adam(
         b1: decay of the means but that of squares, in [0, 1).
         b2: decay of the mean of squares, in [0, 1).
         eps: added to the divisor.
-        lower_bound: of the loss.
+        lower_bound: the lower bound of the loss.
         weight_decay: multiplied by the learning rate.
         adapt_lower_bound: raise the lower bound by the model, for losses whose minimum is unknown.
 

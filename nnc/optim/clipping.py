@@ -38,13 +38,13 @@ def squared_magnitude(x: Array) -> Array:
 
 
 def norm(x: Array) -> Array:
-    """The Euclidean norm of all elements."""
+    """Returns the Euclidean norm of all elements."""
     return nnp.linalg.vector_norm(x)
 
 
 @spelled
 def global_norm(updates: Any) -> Array:
-    """The Euclidean norm of all floating-point leaves together: sqrt(sum over leaves and elements of |x|²).
+    """Returns the Euclidean norm of all floating-point leaves together: sqrt(sum over leaves and elements of |x|²).
 
     Args:
         updates: a pytree; 16-bit floats are summed in float32.
@@ -61,7 +61,7 @@ def global_norm(updates: Any) -> Array:
 
 
 def _norm_of_leaves(updates: Any) -> tuple[dtypes.DType, Array]:
-    """The dtype of a global norm, and the norm, in a dtype that holds it also where that one does not."""
+    """Returns the dtype of a global norm, and the norm, in a dtype that holds it also where that one does not."""
     leaves = [widen(asarray(x)) for x in tree.leaves(updates) if is_trainable(x)]
     if not leaves:
         return dtypes.float32, asarray(0.0)
@@ -73,7 +73,7 @@ def _norm_of_leaves(updates: Any) -> tuple[dtypes.DType, Array]:
 
 
 def _wide_norm(x: Array) -> Array:
-    """The Euclidean norm of all elements, in the dtype in which it is computed."""
+    """Returns the Euclidean norm of all elements, in the dtype in which it is computed."""
     return wide_euclidean(x, tuple(range(x.ndim)))
 
 
@@ -101,7 +101,7 @@ def clip(max_delta: Scalar) -> GradientTransformation:
 
 
 def rms(x: Array) -> Array:
-    """The root of the mean of |x|²; 0 for an empty array."""
+    """Returns the root of the mean of |x|²; 0 for an empty array."""
     return astype(_wide_norm(x) / math.sqrt(max(x.size, 1)), dtypes.real_dtype(x.dtype))
 
 
@@ -250,7 +250,7 @@ def unitwise_clip(g_norm: ArrayLike, max_norm: ArrayLike, grad: ArrayLike, div_e
 
 
 def _unit_norm(x: Array, axis: int | tuple[int, ...] | None) -> Array:
-    """The norm over `axis`, with the axes kept."""
+    """Returns the norm over `axis`, with the axes kept."""
     if axis is None and sum(n != 1 for n in x.shape) > 1:
         axis = tuple(range(x.ndim - 1)) if x.ndim != 3 else 0
     return nnp.linalg.vector_norm(x, axis=axis, keepdims=True)

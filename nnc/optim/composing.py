@@ -83,7 +83,8 @@ def named_chain(*args: tuple[str, GradientTransformation]) -> GradientTransforma
 
 @spelled
 def with_extra_args_support(tx: GradientTransformation) -> GradientTransformationExtraArgs:
-    """The transformation as one that takes extra arguments, as every `update` of nnc does; for code that is written for Optax.
+    """Returns the transformation as one that takes extra arguments, as every `update` of nnc does; for code that is written for
+    Optax.
 
     Args:
         tx: a GradientTransformation.
@@ -105,7 +106,7 @@ def with_extra_args_support(tx: GradientTransformation) -> GradientTransformatio
 
 @spelled
 def stateless(f: Callable[[Any, Any], Any]) -> GradientTransformation:
-    """The transformation without state that applies a function to the updates.
+    """Returns the transformation without state that applies a function to the updates.
 
     Args:
         f: (updates, params) -> updates, on whole trees.
@@ -129,7 +130,7 @@ def stateless(f: Callable[[Any, Any], Any]) -> GradientTransformation:
 
 @spelled
 def stateless_with_tree_map(f: Callable[[Any, Any], Any]) -> GradientTransformation:
-    """The transformation without state that applies a function to each floating-point array of the updates.
+    """Returns the transformation without state that applies a function to each floating-point array of the updates.
 
     Args:
         f: (update, parameter) -> update, on arrays; the parameter is None where `update` was called without parameters.

@@ -34,7 +34,7 @@ def compressed(
     optimizer: GradientTransformation, axis_name: str, *, dtype: DTypeLike | None = None, fraction: float | None = None,
     places: int | None = None,
 ) -> GradientTransformation:  # fmt: skip
-    """An optimizer that adds the gradients of all places along a named axis itself, after it has made them smaller.
+    """Returns an optimizer that adds the gradients of all places along a named axis itself, after it has made them smaller.
 
     With `dtype` they travel in half precision: each is rounded, the sums are formed in float32 and rounded once. With `fraction`
     only so many elements travel, those of the largest magnitude; the others are kept in the state, and added to the gradient of the
@@ -111,14 +111,14 @@ def _number_of_processes() -> int:
 
 
 def _rounded_sum(x: Any, dtype: Any, axis: NamedAxis) -> Any:
-    """The sum of vectors, rounded to `dtype` before they travel and once behind it; each place adds a part."""
+    """Returns the sum of vectors, rounded to `dtype` before they travel and once behind it; each place adds a part."""
     size = spec_of(x).size
     rows = reshape(padded(x.astype(dtype), axis.size), shape=(axis.size, part_size(size, axis.size)))
     return whole(psum_scatter(rows, axis.index, **axis.params), size, axis).astype(x.dtype)
 
 
 def _largest_sum(x: Any, fraction: float, dtype: Any, axis: NamedAxis) -> tuple[Any, Any]:
-    """The sum of the largest elements of vectors, and the unsent rest of this place's vector."""
+    """Returns the sum of the largest elements of vectors, and the unsent rest of this place's vector."""
     (size,) = x.shape
     if not size:
         return x, x
@@ -131,7 +131,7 @@ def _largest_sum(x: Any, fraction: float, dtype: Any, axis: NamedAxis) -> tuple[
 
 
 def _check_sizes(dtype: Any, fraction: Any) -> Any:
-    """The dtype in which elements travel, None for their own."""
+    """Returns the dtype in which elements travel, None for their own."""
     if dtype is None and fraction is None:
         problem = "neither dtype nor fraction says how gradients are made smaller."
         fix = 'pass dtype="bfloat16" or fraction=0.01, or use the optimizer itself.'

@@ -39,7 +39,7 @@ __all__ = [
 
 
 def run_if(pred: Any, on_true: Callable[[], Any], on_false: Callable[[], Any]) -> Any:
-    """The tree of one of two functions, of which only one runs; leaves that are no arrays are alike in both."""
+    """Runs one of two functions, and returns its tree; leaves that are not arrays must be equal in both trees."""
     rest: list[Any] = []
 
     def arrays(function: Callable[[], Any]) -> list[Any]:
@@ -230,7 +230,7 @@ def skip_large_updates(
 
 @spelled
 def periodic_update(new_tensors: A, old_tensors: A, steps: Any, update_period: int) -> A:
-    """The new tree where `steps` is a multiple of `update_period`, else the old one, as target networks are renewed.
+    """Returns the new tree where `steps` is a multiple of `update_period`, else the old one, as target networks are renewed.
 
     Args:
         new_tensors: tree to copy.

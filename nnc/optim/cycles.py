@@ -81,7 +81,7 @@ def linear_onecycle_schedule(
     """Up to `peak_value` and down in straight lines (Smith and Topin, "Super-convergence", 2019).
 
     Args:
-        transition_steps: of the whole cycle.
+        transition_steps: the number of steps of the whole cycle.
         peak_value: the highest rate.
         pct_start: share of it after which the peak is reached.
         pct_final: share after which the rate is back at its start.

@@ -35,7 +35,7 @@ InitStep = tuple[Literal["distance", "learning_rate", "heuristic"], Scalar]
 
 
 def _apart(where: str, params: Any, start: Any) -> Any:
-    """The way from the start to the parameters."""
+    """Returns the way from the start to the parameters."""
 
     def subtract(p0: Array, p: Any) -> Array:
         wide = widen(p0)

@@ -76,7 +76,7 @@ class _Layout(NamedTuple):
 
 
 def _layout(x: Array, axes: GaLoreDimensionNumbers | None) -> _Layout | None:
-    """The matrix of an array; None for an array that is not projected.
+    """Returns the matrix of an array; None for an array that is not projected.
 
     Raises:
         ShapeError: the axes are not those of the array, each once.
@@ -95,7 +95,7 @@ def _layout(x: Array, axes: GaLoreDimensionNumbers | None) -> _Layout | None:
 
 
 def _basis(matrix: Array, rank: int) -> Array:
-    """The singular vectors of the greatest singular values, on the longer side."""
+    """Returns the singular vectors of the greatest singular values, on the longer side."""
     u, _, vh = nnp.linalg.svd(widen(matrix), full_matrices=False)
     return u[:, :rank] if matrix.shape[0] >= matrix.shape[1] else nnp.conj(vh[:rank].T)
 

@@ -99,7 +99,7 @@ def inject_hyperparams(
         def at(
             count: Any, values: dict[str, Any], states: dict[str, Any], extra: dict[str, Any], like: Any
         ) -> dict[str, Any]:
-            """The values of this update: a stateful schedule gets its state, any other the count."""
+            """Returns the values of this update: a stateful schedule gets its state, any other the count."""
             found = {k: f(states[k], **extra) if k in stateful else f(count) for k, f in schedules.items()}
             dtype = _dtype_for(like)
             return {name: _scalar(x, dtype) for name, x in {**values, **found}.items()}
@@ -131,12 +131,12 @@ def _is_number(x: Any) -> bool:
 
 
 def _dtype_for(arrays: Any) -> dtypes.DType:
-    """The dtype of hyperparameters: float64 where an array has 64 bits, so that the steps keep their digits."""
+    """Returns the dtype of hyperparameters: float64 where an array has 64 bits, so that the steps keep their digits."""
     leaves = (leaf for leaf in tree.leaves(arrays) if tree.is_array(leaf))
     return dtypes.float64 if any(dtype_of(leaf) in WIDE for leaf in leaves) else dtypes.float32
 
 
 def _scalar(x: Any, dtype: dtypes.DType) -> Any:
-    """A 0-d array; numbers take the dtype, and arrays keep theirs."""
+    """Returns a 0-d array; numbers take the dtype, and arrays keep theirs."""
     value = asarray(x)
     return asarray(x, dtype) if is_weak(as_operand(x)) and dtypes.is_float(value.dtype) else value

@@ -110,12 +110,12 @@ def reciprocal(x: Array) -> Array:
 
 
 def push_row(rows: Array, row: Array) -> Array:
-    """The rows without the oldest, and a new one at the end."""
+    """Returns the rows without the oldest, and a new one at the end."""
     return nnp.concatenate([rows[1:], astype(nnp.expand_dims(row, 0), rows.dtype)])
 
 
 def times_inverse_hessian(g: Array, steps: Array, changes: Array, weights: Array, size: Any) -> Array:
-    """The two loops: from the newest change to the oldest, and back."""
+    """Returns the two loops: from the newest change to the oldest, and back."""
     alphas = []
     for i in reversed(range(weights.shape[0])):
         alpha = weights[i] * inner(steps[i], g)

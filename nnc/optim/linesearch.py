@@ -36,7 +36,7 @@ _value_and_grad: Callable[..., Callable[..., tuple[Any, Any]]] = value_and_grad 
 
 
 def ravel(values: Any) -> Array:
-    """All trainable leaves as one vector, in the dtype they promote to; float32 for 16-bit floats."""
+    """Returns all trainable leaves as one vector, in the dtype they promote to; float32 for 16-bit floats."""
     leaves = [nnp.ravel(asarray(x)) for x in tree.leaves(values) if is_trainable(x)]
     if not leaves:
         return asarray(np.zeros(0, np.float32))
@@ -45,7 +45,7 @@ def ravel(values: Any) -> Array:
 
 
 def unravel(like: Any, vector: Array) -> Any:
-    """The tree `like` with the parts of a vector as its trainable leaves, each in its own dtype."""
+    """Returns the tree `like` with the parts of a vector as its trainable leaves, each in its own dtype."""
     start, leaves = 0, []
     for leaf in tree.leaves(like):
         if is_trainable(leaf):
@@ -60,7 +60,7 @@ def unravel(like: Any, vector: Array) -> Any:
 
 
 def inner(x: Array, y: Array) -> Array:
-    """The real part of the inner product of two vectors."""
+    """Returns the real part of the inner product of two vectors."""
     product = nnp.sum(nnp.conj(x) * y)
     return product.real if dtypes.is_complex(product.dtype) else product
 
@@ -115,7 +115,7 @@ class SearchRules(NamedTuple):
 
 
 def _errors(rules: SearchRules, start: LinePoint, point: LinePoint) -> tuple[Array, Array]:
-    """The violation of sufficient decrease and of small curvature by a step; 0 where it fulfils them."""
+    """Returns the violation of sufficient decrease and of small curvature by a step; 0 where it fulfils them."""
     decrease = point.value - start.value - rules.slope_rtol * point.step * start.slope
     if rules.approx_dec_rtol is not None:  # Hager and Zhang's condition, for values that differ in their last bits only
         by_slope = point.slope - (2 * rules.slope_rtol - 1.0) * start.slope
@@ -127,7 +127,7 @@ def _errors(rules: SearchRules, start: LinePoint, point: LinePoint) -> tuple[Arr
 
 
 def _within(low: LinePoint, high: LinePoint, reference: LinePoint) -> Array:
-    """A step between low and high: the minimum of a cubic, else of a parabola, else the middle."""
+    """Returns a step between low and high: the minimum of a cubic, else of a parabola, else the middle."""
     left, right = nnp.minimum(low.step, high.step), nnp.maximum(low.step, high.step)
     width = right - left
     cubic, parabola = _cubic_minimum(low, high, reference), _parabola_minimum(low, high)
@@ -138,7 +138,7 @@ def _within(low: LinePoint, high: LinePoint, reference: LinePoint) -> Array:
 
 
 def _cubic_minimum(a: LinePoint, b: LinePoint, c: LinePoint) -> Array:
-    """The minimum of the cubic through a with its slope, b and c."""
+    """Returns the minimum of the cubic through a with its slope, b and c."""
     db, dc = b.step - a.step, c.step - a.step
     scale = (db * dc) ** 2 * (db - dc)
     rest_b, rest_c = b.value - a.value - a.slope * db, c.value - a.value - a.slope * dc
@@ -148,7 +148,7 @@ def _cubic_minimum(a: LinePoint, b: LinePoint, c: LinePoint) -> Array:
 
 
 def _parabola_minimum(a: LinePoint, b: LinePoint) -> Array:
-    """The minimum of the parabola through a with its slope, and b."""
+    """Returns the minimum of the parabola through a with its slope, and b."""
     db = b.step - a.step
     return a.step - a.slope / (2.0 * ((b.value - a.value - a.slope * db) / db**2))
 
@@ -205,7 +205,7 @@ def _round(rules: SearchRules, s: Search, start: LinePoint, guess: Array, evalua
 def search_step(
     rules: SearchRules, start: LinePoint, grad: Array, guess: Array, evaluate: Callable[[Array], Any]
 ) -> Search:
-    """The whole search; where it failed, the last safe step."""
+    """Returns the whole search; where it failed, the last safe step."""
     dtype = start.value.dtype
     zero, inf, no = (astype(asarray(x), dtype) for x in (0.0, np.inf, False))
     origin, no = start._replace(step=zero), asarray(False)
@@ -284,7 +284,7 @@ def scale_by_zoom_linesearch(
         increase_factor: by which the step grows until an interval is found.
         slope_rtol: share of the slope that the decrease must reach.
         curv_rtol: share of the slope that may be left at the end.
-        approx_dec_rtol: of the approximate condition for tiny decreases; None: without it.
+        approx_dec_rtol: the relative tolerance of the approximate condition for tiny decreases; None: without it.
         stepsize_precision: shortest interval.
         initial_guess_strategy: begin with step size "one", or "keep" the last.
 
@@ -402,7 +402,7 @@ def value_and_grad_from_state(value_fn: Callable[..., Any]) -> Callable[..., tup
 
 
 def _find(state: Any) -> Any:
-    """The state of the first line search that keeps a gradient, in a nest of tuples and dicts."""
+    """Returns the state of the first line search that keeps a gradient, in a nest of tuples and dicts."""
     if isinstance(state, (ScaleByZoomLinesearchState, ScaleByBacktrackingLinesearchState)) and state.grad is not None:
         return state
     parts = state.values() if isinstance(state, dict) else state if isinstance(state, tuple) else ()

@@ -29,7 +29,7 @@ Function = Callable[..., Any]
 
 
 class AccumulationType(enum.Enum):
-    """The ways to make one result of the results of the parts.
+    """The ways to combine the results of the parts to one result.
 
     Example:
         >>> total = microbatch(lambda x: nnp.sum(x), 0, 2, AccumulationType.SUM)
@@ -52,7 +52,7 @@ _MEANS = (AccumulationType.MEAN, AccumulationType.RUNNING_MEAN)
 
 @dataclass(frozen=True)
 class Accumulator:
-    """Another way to make one result of the results of the parts, where no AccumulationType fits: their maximum, say.
+    """A way of your own to combine the results of the parts, where no AccumulationType fits, such as their maximum.
 
     carry = init(spec);    for each part i:  carry = update(carry, result, i);    finalize(carry)
 
@@ -83,9 +83,9 @@ class IndividualOutputs(NamedTuple):
     """Results for each row of a batch.
 
     Attributes:
-        values: of the function.
-        metrics: of the gradients, by `metrics_fn`.
-        aux: of the function, None without `has_aux`.
+        values: the values of the function.
+        metrics: the results of `metrics_fn` for the gradients.
+        aux: the auxiliary results of the function; None without `has_aux`.
 
     Example:
         >>> IndividualOutputs(nnp.ones(2), {}, None).values
@@ -167,7 +167,7 @@ def microbatch(
 
 
 def _rows(batched: list[tuple[Any, int]], size: int) -> int:
-    """The length that all batch axes have, which is checked."""
+    """Returns the length that all batch axes have, which is checked."""
     lengths = {asarray(x).shape[axis] for value, axis in batched for x in tree.leaves(value)}
     if len(lengths) != 1:
         problem = f"the batch axes have lengths {sorted(lengths)}, which must be one."
@@ -185,7 +185,7 @@ def _rows(batched: list[tuple[Any, int]], size: int) -> int:
 
 
 def _part(value: Any, axis: int, i: Any, parts: int) -> Any:
-    """The rows i, i + parts … of each leaf along its batch axis."""
+    """Returns the rows i, i + parts … of each leaf along its batch axis."""
     return tree.map(lambda x: nnp.take(_split(asarray(x), axis, parts), i, axis=axis % asarray(x).ndim + 1), value)
 
 
@@ -222,7 +222,7 @@ def reshape_batch_axis(batch: Any, microbatch_size: int, axis: int = 0) -> Any:
 
 
 def _accumulate(part: Function, parts: int, accumulator: Any, real: Any) -> Any:
-    """The results of all parts as one."""
+    """Returns the results of all parts as one."""
     specs: Any = eval_shape(part, nnp.asarray(0, dtypes.int64))
     kinds, whole = _kinds_of(accumulator, specs)
     ways = [_accumulator_of(kind, parts, parts if real is None else nnp.clip(real, 1, parts)) for kind in kinds]
@@ -250,7 +250,7 @@ def _is_kind(x: Any) -> bool:
 
 
 def _kinds_of(accumulator: Any, results: Any) -> tuple[list[Any], tree.TreeDef]:
-    """The accumulators of a tree, and its structure, with which results begin.
+    """Returns the accumulators of a tree, and its structure, with which results begin.
 
     Raises:
         TreeError: results have another structure.
@@ -271,12 +271,12 @@ def _zeros(specs: Any) -> Any:
 
 
 def _joined(stacked: Array) -> Array:
-    """The rows of all parts, of which part i has the rows i, i + k, i + 2k and so on."""
+    """Interleaves the parts: part i holds rows i, i + k, i + 2k and so on."""
     return nnp.reshape(nnp.moveaxis(stacked, 0, 1), (-1, *stacked.shape[2:]))
 
 
 def _accumulator_of(kind: Any, parts: int, ran: Any) -> Accumulator | None:
-    """The accumulator of a kind; None for CONCAT, whose parts the loop itself stacks."""
+    """Returns the accumulator of a kind; None for CONCAT, whose parts the loop itself stacks."""
     if isinstance(kind, Accumulator) or kind is AccumulationType.CONCAT:
         return kind if isinstance(kind, Accumulator) else None
     count = ran if kind is AccumulationType.RUNNING_MEAN else parts
@@ -316,7 +316,7 @@ def micro_vmap(
     `nnc.vmap(f, chunk_size=)` does the same where all results are wanted.
 
     Args:
-        fun: of single rows.
+        fun: a function of single rows.
         in_axes: the batch axis of each argument, None where it has none; keyword arguments have theirs first.
         out_axes: 0.
         microbatch_size: rows in a part; None: all at once.
@@ -356,7 +356,7 @@ def micro_vmap(
 
 
 def _reduce(values: Any, kind: Any) -> Any:
-    """The results of the rows of a part as one."""
+    """Returns the results of the rows of a part as one."""
     if isinstance(kind, Accumulator):
         return kind.aggregate(values)
     if kind is AccumulationType.CONCAT:
@@ -379,7 +379,8 @@ def micro_grad(
     metrics_fn: Callable[[Any], Any] = lambda x: None,
     num_real_microbatches: Any = None,
 ) -> Callable[..., tuple[Any, IndividualOutputs]]:
-    """Makes a function of gradients of single rows, which are transformed and then added up: clipped ones, say, or their moments.
+    """Makes a function of gradients of single rows, which are transformed and then added up: for example clipped ones, or their
+    moments.
 
     Args:
         fun: a loss of parameters and a batch.
@@ -389,8 +390,8 @@ def micro_grad(
         keep_batch_dim: `fun` gets batches of one row; False: rows.
         microbatch_size: rows whose gradients are there at once; None: all.
         accumulator: how the transformed gradients become one, as of `micro_vmap`.
-        transform_fn: of the gradient of one row.
-        metrics_fn: of the gradient of one row; its results are returned for each row.
+        transform_fn: a function of the gradient of one row.
+        metrics_fn: a function of the gradient of one row; its results are returned for each row.
         num_real_microbatches: parts from this number on are not run.
 
     Returns:

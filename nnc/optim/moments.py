@@ -149,10 +149,10 @@ def average(decay: Scalar, x: Array, moment: Array) -> Array:
 
 
 class Correction:
-    """1 − decayᵗ, by which moments that started at zero are too small; without cancellation, and once for each dtype.
+    """The bias correction of moments that started at zero, 1 − decayᵗ, without cancellation, computed once for each dtype.
 
     Args:
-        decay: of the moments.
+        decay: the decay of the moments.
         count: t, the number of updates.
         moments: trees of all that is going to be corrected.
     """
@@ -162,7 +162,7 @@ class Correction:
         self._factors = {dtype: bias_factor(decay, count, dtype) for dtype in dict.fromkeys(found)}
 
     def __call__(self, moment: Array) -> Array:
-        """The moment without its bias."""
+        """Returns the moment without its bias."""
         return widen(moment) / self._factors[_real_dtype(moment)]
 
 
@@ -315,7 +315,7 @@ def _rms(variance: Array, g: Array, eps: Scalar, eps_in_sqrt: bool) -> Array:
 
 
 def _joint(g: Array, variance: Array) -> dtypes.DType:
-    """The dtype in which `g` is divided by a root of `variance`."""
+    """Returns the dtype in which `g` is divided by a root of `variance`."""
     return dtypes.complex_dtype(variance.dtype) if dtypes.is_complex(g.dtype) else variance.dtype
 
 
@@ -329,7 +329,7 @@ def scale_by_rms(
     v ← decay · v + (1 − decay) · |g|²,    u = g / sqrt(v + eps),  or  g / (sqrt(v) + eps) where eps_in_sqrt is False
 
     Args:
-        decay: of the mean of squares, in [0, 1).
+        decay: the decay of the mean of squares, in [0, 1).
         eps: added to the mean.
         initial_scale: v before the first step.
         eps_in_sqrt: False adds eps to the root instead.
@@ -372,7 +372,7 @@ def scale_by_stddev(
     m ← decay · m + (1 − decay) · g,    v ← decay · v + (1 − decay) · |g|²,    u = g / sqrt(v − |m|² + eps)
 
     Args:
-        decay: of both means, in [0, 1).
+        decay: the decay of both means, in [0, 1).
         eps: added to the variance.
         initial_scale: v before the first step.
         eps_in_sqrt: False adds eps to the root instead.

@@ -159,7 +159,7 @@ def measure_with_ema(
 
     Args:
         measure: function of the updates, whose results are floating-point arrays.
-        decay: of the mean, in [0, 1).
+        decay: the decay of the mean, in [0, 1).
         debias: divide by 1 − decayᵗ, as the mean starts at 0.
         accumulator_dtype: dtype of the mean; default the measurement's, float32 for 16-bit floats.
 

@@ -50,7 +50,8 @@ _PRECONDITIONINGS = ("frobenius", "spectral", "aol", "schatten")
 
 
 class MuonDimensionNumbers(NamedTuple):
-    """The axes of a weight that are rows and columns of the matrix which Muon makes orthogonal; along the others lie more matrices.
+    """The axes of a weight that are the rows and the columns of the matrix that Muon makes orthogonal; the other axes hold more
+    matrices.
 
     Attributes:
         reduction_axis: an axis or several, over which the weight is multiplied with its operand.
@@ -73,7 +74,7 @@ def orthogonalize_via_newton_schulz(
     x: Array, ns_coeffs: Coefficients | Sequence[Coefficients] = QUINTIC, ns_steps: int = 5, eps: Scalar = 1e-8, *,
     preconditioning: str = "frobenius", dimension_numbers: MuonDimensionNumbers | None = None,
 ) -> Array:  # fmt: skip
-    """A matrix with the singular vectors of `x` and singular values near 1, without a decomposition.
+    """Returns a matrix with the singular vectors of `x` and singular values near 1, without a decomposition.
 
     x ← x / (‖x‖ + eps);    ns_steps times  x ← a x + (b A + c A²) x,  A = x xᵀ
 
@@ -133,7 +134,7 @@ def _orthogonal(x: Array, rows: Sequence[Coefficients], eps: Scalar, preconditio
 
 
 def _checked_coefficients(where: str, ns_coeffs: Any, ns_steps: int) -> list[Coefficients]:
-    """The coefficients of each iteration."""
+    """Returns the coefficients of each iteration."""
     is_row = all(isinstance(x, (int, float)) for x in ns_coeffs)
     rows = [tuple(ns_coeffs)] * ns_steps if is_row else [tuple(row) for row in ns_coeffs]
     if not rows or any(len(row) != 3 for row in rows):
@@ -143,7 +144,7 @@ def _checked_coefficients(where: str, ns_coeffs: Any, ns_steps: int) -> list[Coe
 
 
 def _as_matrices(where: str, x: Array, numbers: MuonDimensionNumbers) -> tuple[tuple[int, ...], tuple[int, int, int]]:
-    """The order of axes and the shape (batch, rows, columns) in which a weight is a batch of matrices."""
+    """Returns the order of axes and the shape (batch, rows, columns) in which a weight is a batch of matrices."""
     into, out = (
         tuple(axes) if isinstance(axes, Sequence) else (axes,) for axes in (numbers.reduction_axis, numbers.output_axis)
     )
@@ -297,7 +298,7 @@ def muon(
         ns_steps: its iterations.
         beta: decay of the momentum of matrices, in [0, 1).
         eps: added to divisors, of matrices and of other arrays.
-        weight_decay: of matrices, multiplied by the learning rate.
+        weight_decay: the weight decay of matrices, multiplied by the learning rate.
         weight_decay_mask: where matrices decay, as for `adamw`.
         mu_dtype: dtype of m.
         nesterov: look ahead, for all arrays.
@@ -375,7 +376,7 @@ def _is_numbers(here: Any) -> bool:
 
 
 def _named(here: Any) -> Any:
-    """A choice, so that None is told from a leaf without one."""
+    """Returns a choice, wrapped so that None differs from a leaf without a choice."""
     return "adam" if here is None else here
 
 

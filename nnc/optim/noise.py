@@ -35,7 +35,7 @@ Key = Any  # a key of nnc.random, or the int that it is made of
 
 
 def as_key(where: str, key: Key) -> Array:
-    """A key of nnc.random, from an int, too.
+    """Returns a key of nnc.random, from an int, too.
 
     Raises:
         ArgumentTypeError: there is none.
@@ -49,7 +49,7 @@ def as_key(where: str, key: Key) -> Array:
 
 
 def place_key(key: Array) -> Array:
-    """A copy of a key beside the parameters, whose device is the present one.
+    """Returns a copy of a key beside the parameters, whose device is the present one.
 
     Args:
         key: on any device.
@@ -167,7 +167,7 @@ def noisy_sgd(
 
 
 def _examples(where: str, grads: Any) -> int:
-    """The number of examples that there are gradients of.
+    """Returns the number of examples that there are gradients of.
 
     Raises:
         ShapeError: the leaves do not agree on it.

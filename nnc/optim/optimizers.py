@@ -152,7 +152,7 @@ def rmsprop(
 
     Args:
         learning_rate: a number, a 0-d array or a schedule.
-        decay: of the running mean.
+        decay: the decay of the running mean.
         eps: added to the mean of squares.
         initial_scale: v before the first step.
         eps_in_sqrt: False divides by sqrt(v) + eps instead.

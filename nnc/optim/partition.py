@@ -76,7 +76,7 @@ def _put_back(whole: Any, part: Any, chosen: list[bool]) -> Any:
 def _update_part(
     inner: GradientTransformation, chosen: list[bool], updates: Any, state: Any, params: Any, extra: dict[str, Any]
 ) -> tuple[Any, Any]:
-    """The updates of all leaves, those chosen by `inner`, and the inner state."""
+    """Returns the updates of all leaves, those chosen by `inner`, and the inner state."""
     kept = None if params is None else _keep(params, chosen)
     new, state = run_update(inner, _keep(updates, chosen), state, kept, extra)
     return _put_back(updates, new, chosen), state
@@ -196,7 +196,7 @@ def _is_label(here: Any) -> bool:
 
 @spelled
 def set_to_zero() -> GradientTransformation:
-    """The transformation whose updates are 0: its parameters stay frozen.
+    """Returns the transformation whose updates are 0: its parameters stay frozen.
 
     Example:
         >>> nnc.optim.set_to_zero().update(nnp.ones(2), nnc.optim.set_to_zero().init(nnp.ones(2)))[0]

@@ -29,7 +29,7 @@ class Noise(Protocol):
         ...
 
     def log_prob(self, inputs: Any) -> Array:
-        """The logarithm of the density, up to a constant."""
+        """Returns the logarithm of the density, up to a constant."""
         ...
 
 
@@ -47,13 +47,13 @@ class Normal:
 
         Args:
             key: a key of `nnc.random`.
-            sample_shape: of the result.
-            dtype: of the result.
+            sample_shape: the shape of the result.
+            dtype: the dtype of the result.
         """
         return random.normal(key, tuple(sample_shape), dtype)
 
     def log_prob(self, inputs: ArrayLike) -> Array:
-        """The logarithm of the density, up to a constant.
+        """Returns the logarithm of the density, up to a constant.
 
         Args:
             inputs: an array of floats.
@@ -75,13 +75,13 @@ class Gumbel:
 
         Args:
             key: a key of `nnc.random`.
-            sample_shape: of the result.
-            dtype: of the result.
+            sample_shape: the shape of the result.
+            dtype: the dtype of the result.
         """
         return random.gumbel(key, tuple(sample_shape), dtype)
 
     def log_prob(self, inputs: ArrayLike) -> Array:
-        """The logarithm of the density.
+        """Returns the logarithm of the density.
 
         Args:
             inputs: an array of floats.

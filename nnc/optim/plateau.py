@@ -59,7 +59,7 @@ def reduce_on_plateau(
     improvement, so its `patience=n` is `patience=n + 1` here, as in Optax.
 
     Args:
-        factor: of the scale on a plateau, in (0, 1).
+        factor: the factor of the scale on a plateau, in (0, 1).
         patience: how many values without improvement make a plateau.
         rtol: share of the best value by which an improvement is lower.
         atol: amount by which an improvement is lower.
@@ -100,7 +100,7 @@ def reduce_on_plateau(
         )
 
     def compared(state: ReduceLROnPlateauState) -> ReduceLROnPlateauState:
-        """The state after a whole mean."""
+        """Returns the state after a whole mean."""
         better = state.avg_value < (1 - rtol) * state.best_value - atol
         since = nnp.where(better, 0, state.plateau_count + 1)
         cooling, due = state.cooldown_count > 0, since == patience

@@ -61,7 +61,8 @@ def all_finite(values: Any) -> Array:
 
 @spelled
 def select_tree(pred: ArrayLike, on_true: A, on_false: A) -> A:
-    """The tree `on_true` where `pred` is True, else `on_false`, which has its structure; leaves that are no arrays stay.
+    """Returns the tree `on_true` where `pred` is True, else `on_false`, which has its structure; leaves that are no arrays
+    stay.
 
     Args:
         pred: a 0-d bool.
@@ -113,7 +114,7 @@ class StaticLossScale:
         object.__setattr__(self, "loss_scale", _float(self.loss_scale))
 
     def scale(self, values: A) -> A:
-        """A loss, or a tree, times the scale.
+        """Returns a loss, or a tree, times the scale.
 
         Args:
             values: a pytree.
@@ -146,10 +147,10 @@ class DynamicLossScale:
     training", 2018): loss_scale ← loss_scale / factor on an overflow, · factor after `period` finite steps.
 
     Args:
-        loss_scale: of the first step.
+        loss_scale: the loss scale of the first step.
         counter: finite steps since the last change.
         period: how many finite steps in a row let the scale rise.
-        factor: by which it rises, and falls on an overflow.
+        factor: the factor by which it rises, and by which it falls on an overflow.
         min_loss_scale: it does not fall below.
 
     Example:
@@ -183,7 +184,7 @@ class DynamicLossScale:
     unscale = StaticLossScale.unscale
 
     def adjust(self, grads_finite: Any) -> DynamicLossScale:
-        """The scale of the next step, which depends on whether these gradients were finite.
+        """Returns the scale of the next step, which depends on whether these gradients were finite.
 
         Args:
             grads_finite: a 0-d bool, such as `all_finite(grads)`.

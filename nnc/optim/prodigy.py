@@ -40,7 +40,9 @@ def _warmed_up(estimate: Array, learning_rate: Scalar | Schedule, betas: Decays,
 
 
 def _higher(estimate: Array, numerator: Array, denominator: Array) -> Array:
-    """The greater of the estimate and of numerator / denominator, which nothing is learnt from where it has no denominator."""
+    """Returns the greater of the estimate and of numerator / denominator, which nothing is learnt from where it has no
+    denominator.
+    """
     none = denominator == 0
     return nnp.maximum(estimate, nnp.where(none, 0, numerator / nnp.where(none, 1, denominator)))
 

@@ -50,7 +50,7 @@ def _check_real(where: str, values: Any) -> None:
 
 @spelled
 def projection_non_negative(tree: A) -> A:
-    """The nearest tree whose elements are at least 0: max(x, 0).
+    """Returns the nearest tree whose elements are at least 0: max(x, 0).
 
     Args:
         tree: a pytree.
@@ -69,7 +69,7 @@ def projection_non_negative(tree: A) -> A:
 
 @spelled
 def projection_box(tree: A, lower: Any, upper: Any) -> A:
-    """The nearest tree whose elements lie in [lower, upper].
+    """Returns the nearest tree whose elements lie in [lower, upper].
 
     Args:
         tree: a pytree.
@@ -94,7 +94,7 @@ def projection_box(tree: A, lower: Any, upper: Any) -> A:
 
 
 def _like(values: Any, bound: Any) -> Any:
-    """A bound for each leaf of `values`, in its shape."""
+    """Returns a bound for each leaf of `values`, in its shape."""
     if not tree.is_array(bound) or getattr(bound, "shape", ()) != ():
         return bound
 
@@ -106,7 +106,7 @@ def _like(values: Any, bound: Any) -> Any:
 
 @spelled
 def projection_hypercube(tree: A, scale: Any = 1) -> A:
-    """The nearest tree whose elements lie in [0, scale].
+    """Returns the nearest tree whose elements lie in [0, scale].
 
     Args:
         tree: a pytree.
@@ -124,7 +124,7 @@ def projection_hypercube(tree: A, scale: Any = 1) -> A:
 
 @spelled
 def projection_linf_ball(tree: A, scale: Scalar = 1) -> A:
-    """The nearest tree whose elements have a size of at most `scale`.
+    """Returns the nearest tree whose elements have a size of at most `scale`.
 
     Args:
         tree: a pytree.
@@ -143,8 +143,8 @@ def projection_linf_ball(tree: A, scale: Scalar = 1) -> A:
 
 @spelled
 def projection_simplex(tree: A, scale: Scalar = 1) -> A:
-    """The nearest tree whose elements are at least 0 and add up to `scale` (Duchi et al., "Efficient projections onto the
-    l1-ball", 2008).
+    """Returns the nearest tree whose elements are at least 0 and add up to `scale` (Duchi et al., "Efficient projections onto
+    the l1-ball", 2008).
 
     Cost: a sort of all elements.
 
@@ -181,7 +181,7 @@ def _simplex(values: Array, scale: Any) -> Array:
 
 @spelled
 def projection_l1_sphere(tree: A, scale: Scalar = 1) -> A:
-    """A nearest tree whose absolute elements add up to `scale`.
+    """Returns a nearest tree whose absolute elements add up to `scale`.
 
     Args:
         tree: a pytree of at least one element.
@@ -203,7 +203,7 @@ def projection_l1_sphere(tree: A, scale: Scalar = 1) -> A:
 
 @spelled
 def projection_l1_ball(tree: A, scale: Scalar = 1) -> A:
-    """The nearest tree whose absolute elements add up to at most `scale`; many of its elements are 0.
+    """Returns the nearest tree whose absolute elements add up to at most `scale`; many of its elements are 0.
 
     Args:
         tree: a pytree of at least one element.
@@ -225,7 +225,7 @@ def projection_l1_ball(tree: A, scale: Scalar = 1) -> A:
 
 @spelled
 def projection_l2_sphere(tree: A, scale: Scalar = 1) -> A:
-    """The nearest tree whose norm is `scale`: scale · x / ‖x‖; nan for zeros, of which all are as near.
+    """Returns the nearest tree whose norm is `scale`: scale · x / ‖x‖; nan for zeros, where all such trees are equally near.
 
     Args:
         tree: a pytree.
@@ -243,7 +243,7 @@ def projection_l2_sphere(tree: A, scale: Scalar = 1) -> A:
 
 @spelled
 def projection_l2_ball(tree: A, scale: Scalar = 1) -> A:
-    """The nearest tree whose norm is at most `scale`: x · min(1, scale / ‖x‖).
+    """Returns the nearest tree whose norm is at most `scale`: x · min(1, scale / ‖x‖).
 
     Args:
         tree: a pytree.
@@ -283,7 +283,7 @@ def _distance(where: str, x: Any, a: Any, b: Scalar) -> Array:
 
 @spelled
 def projection_vector(x: A, a: Any) -> A:
-    """The nearest multiple of `a`: ⟨x, a⟩ / ‖a‖² · a.
+    """Returns the nearest multiple of `a`: ⟨x, a⟩ / ‖a‖² · a.
 
     Args:
         x: a pytree.
@@ -302,7 +302,7 @@ def projection_vector(x: A, a: Any) -> A:
 
 @spelled
 def projection_hyperplane(x: A, a: Any, b: Scalar) -> A:
-    """The nearest y with ⟨y, a⟩ = b: x + (b − ⟨x, a⟩) / ‖a‖² · a.
+    """Returns the nearest y with ⟨y, a⟩ = b: x + (b − ⟨x, a⟩) / ‖a‖² · a.
 
     Args:
         x: a pytree.
@@ -322,7 +322,7 @@ def projection_hyperplane(x: A, a: Any, b: Scalar) -> A:
 
 @spelled
 def projection_halfspace(x: A, a: Any, b: Scalar) -> A:
-    """The nearest y with ⟨y, a⟩ ≤ b: x + min((b − ⟨x, a⟩) / ‖a‖², 0) · a.
+    """Returns the nearest y with ⟨y, a⟩ ≤ b: x + min((b − ⟨x, a⟩) / ‖a‖², 0) · a.
 
     Args:
         x: a pytree.

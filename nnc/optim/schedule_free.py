@@ -66,10 +66,10 @@ class ScheduleFreeState(NamedTuple):
 
 @spelled
 def schedule_free_eval_params(state: ScheduleFreeState, params: P) -> P:
-    """The average of the iterates, the parameters to evaluate and to keep: x = (y − (1 − b1) · z) / b1.
+    """Returns the average of the iterates, the parameters to evaluate and to keep: x = (y − (1 − b1) · z) / b1.
 
     Args:
-        state: of `schedule_free`, or of one of the optimizers made of it.
+        state: the state of `schedule_free`, or of one of the optimizers made of it.
         params: y, the parameters of training, at which gradients are taken.
 
     Example:
@@ -111,8 +111,8 @@ def schedule_free(
 
     Args:
         base_optimizer: gives u; it should have no momentum of its own, as b1 takes its place.
-        learning_rate: of the base optimizer, which has it already: here it weights the iterates. A schedule is called with the
-            number of the update, from 1.
+        learning_rate: the learning rate of the base optimizer, which has it already: here it weights the iterates. A schedule
+            is called with the number of the update, from 1.
         b1: in (0, 1].
         weight_lr_power: power of the learning rate in the weights; 0 weights all iterates alike.
         state_dtype: dtype of z; default the parameter's, float32 for 16-bit floats.

@@ -34,13 +34,13 @@ Schedule = Callable[[Any], Any]
 
 
 def as_rate(value: Any) -> Array:
-    """A rate or a count as a weak float, which keeps its digits."""
+    """Returns a rate or a count as a weak float, which keeps its digits."""
     exact: Array = with_weakness(astype(as_value(as_operand(value)), dtypes.float64), dtypes.NUMBER)
     return exact
 
 
 def _fraction(count: Any, begin: int, steps: int) -> Array:
-    """The share of `steps` after `begin` that is done, from 0 to 1."""
+    """Returns the share of `steps` after `begin` that is done, from 0 to 1."""
     return nnp.minimum(nnp.maximum((as_rate(count) - begin) / steps, 0.0), 1.0)
 
 
@@ -53,7 +53,7 @@ def check_steps(where: str, name: str, value: Any, low: int = 1) -> None:
 
 @spelled
 def constant_schedule(value: Scalar) -> Schedule:
-    """The same rate at every step.
+    """Returns the same rate at every step.
 
     Args:
         value: the rate.
@@ -235,7 +235,7 @@ def warmup_cosine_decay_schedule(
 def piecewise_constant_schedule(
     init_value: Scalar, boundaries_and_scales: Mapping[int, float] | None = None
 ) -> Schedule:
-    """A rate that is multiplied by a factor at each boundary.
+    """Returns a rate that is multiplied by a factor at each boundary.
 
     Args:
         init_value: rate at the start.

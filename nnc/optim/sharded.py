@@ -24,13 +24,14 @@ _WHERE = "nnc.optim.sharded"
 
 @spelled
 def sharded(optimizer: GradientTransformation, axis_name: str) -> GradientTransformation:
-    """An optimizer of which each place along a named axis holds a part of the state, and computes a part of the updates.
+    """Shards an optimizer's state over a named axis (ZeRO stage 1): each place holds a part of it, and computes a part of the
+    updates.
 
-    The parameters of one dtype are one vector, of which each place updates its part; the updates are then gathered. So the
-    optimizer must be elementwise: SGD, Adam and most others are. Put transformations that look at whole arrays, such as
+    The parameters of one dtype are one vector. Each place updates its part of the vector, and the updates are then gathered. So
+    the optimizer must be elementwise: SGD, Adam and most others are. Put transformations that look at whole arrays, such as
     `clip_by_global_norm`, before it with `chain`. It is used within `nnc.distributed.data_parallel`, which splits the state by
-    itself; outside, the state is whole, and the same for any number of places. Where these are processes, each keeps its part of
-    the state from the first step on.
+    itself; outside, the state is whole, and the same for any number of places. Where these are processes, each keeps its part
+    of the state from the first step on.
 
     Args:
         optimizer: the elementwise optimizer.
@@ -80,7 +81,7 @@ def sharded(optimizer: GradientTransformation, axis_name: str) -> GradientTransf
 
 
 def _part(x: Any, axis: NamedAxis) -> Any:
-    """The place's part of a vector."""
+    """Returns the place's part of a vector."""
     rows = reshape(padded(x, axis.size), shape=(axis.size, part_size(spec_of(x).size, axis.size)))
     return gather(rows, axis.index, axes=(0,), batch=0, mode="clip")
 

@@ -116,7 +116,7 @@ def _sum_of_squares(g: Array, vectors: list[Array], b2: Scalar) -> Array:
 
 
 def _peaks(total: Array) -> list[Array]:
-    """The greatest sums along each axis; 0 of arrays without elements."""
+    """Returns the greatest sums along each axis; 0 of arrays without elements."""
     if total.ndim < 2:
         return [total]
     others = [tuple(range(i)) + tuple(range(i + 1, total.ndim)) for i in range(total.ndim)]

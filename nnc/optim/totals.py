@@ -19,7 +19,7 @@ from nnc.optim.schedules import Schedule
 
 
 def joint_dtype(values: Any) -> dtypes.DType:
-    """The real dtype to which all trainable leaves promote; float32 for 16-bit floats, and for a tree without any."""
+    """Returns the real dtype to which all trainable leaves promote; float32 for 16-bit floats, and for a tree without any."""
     leaves = [asarray(x) for x in tree.leaves(values) if is_trainable(x)]
     if not leaves:
         return dtypes.float32
@@ -27,12 +27,14 @@ def joint_dtype(values: Any) -> dtypes.DType:
 
 
 def shared(value: Scalar, params: Any) -> Array:
-    """A number as a 0-d array, in the dtype that all trainable leaves share."""
+    """Returns a number as a 0-d array, in the dtype that all trainable leaves share."""
     return asarray(value, joint_dtype(params))
 
 
 def total(where: str, function: Callable[..., Array], name: str, first: Any, **others: Any) -> Array:
-    """The sum of all elements of `function(leaf, leaves beside it in the other trees)`, a 0-d array of `joint_dtype(first)`."""
+    """Returns the sum of all elements of `function(leaf, leaves beside it in the other trees)`, a 0-d array of
+    `joint_dtype(first)`.
+    """
     dtype = joint_dtype(first)
     sums = map_trainable(where, lambda *xs: astype(nnp.sum(function(*xs)), dtype), name, first, **others)
     parts = [part for part, x in zip(tree.leaves(sums), tree.leaves(first), strict=True) if is_trainable(x)]
@@ -43,17 +45,17 @@ def total(where: str, function: Callable[..., Array], name: str, first: Any, **o
 
 
 def squared_norm(where: str, values: Any) -> Array:
-    """The sum of |x|² over all trainable leaves."""
+    """Returns the sum of |x|² over all trainable leaves."""
     return total(where, lambda x: squared_magnitude(widen(x)), "updates", values)
 
 
 def magnitudes(where: str, values: Any) -> Array:
-    """The sum of |x| over all trainable leaves."""
+    """Returns the sum of |x| over all trainable leaves."""
     return total(where, lambda x: nnp.abs(widen(x)), "updates", values)
 
 
 def inner_product(where: str, name: str, first: Any, **second: Any) -> Array:
-    """The real part of the sum of conj(x) · y over all trainable leaves of two trees."""
+    """Returns the real part of the sum of conj(x) · y over all trainable leaves of two trees."""
 
     def product(x: Array, y: Any) -> Array:
         wide = widen(x)
@@ -64,7 +66,7 @@ def inner_product(where: str, name: str, first: Any, **second: Any) -> Array:
 
 
 def broadcast_like(values: Any, numbers: Any) -> Any:
-    """A tree like `values`, whose trainable leaves are the numbers beside them, in the shape of the leaf."""
+    """Returns a tree like `values`, whose trainable leaves are the numbers beside them, in the shape of the leaf."""
     leaves = [
         nnp.broadcast_to(n, asarray(x).shape) if is_trainable(x) else x
         for x, n in zip(tree.leaves(values), tree.leaves(numbers), strict=True)
@@ -73,10 +75,10 @@ def broadcast_like(values: Any, numbers: Any) -> Any:
 
 
 def rate_at(learning_rate: Scalar | Schedule, count: Any, dtype: dtypes.DType) -> Any:
-    """A hyperparameter or the value of its schedule, as a factor that does not change `dtype`."""
+    """Returns a hyperparameter or the value of its schedule, as a factor that does not change `dtype`."""
     return number(scalar(learning_rate(count)) if callable(learning_rate) else learning_rate, dtype)
 
 
 def copies(where: str, params: Any, *, wide: bool = False) -> Any:
-    """The parameters in buffers of their own, so that state and parameters may be donated together."""
+    """Returns the parameters in buffers of their own, so that state and parameters may be donated together."""
     return make_state(where, lambda p: nnp.copy(widen(p) if wide else p), params)

@@ -132,7 +132,7 @@ def scale_by_learning_rate(learning_rate: Scalar | Schedule, *, flip_sign: bool 
 
 
 def zero_count() -> Array:
-    """A counter at zero."""
+    """Returns a counter at zero."""
     return asarray(np.zeros((), np.int64))
 
 
@@ -255,7 +255,7 @@ def add_decayed_weights(weight_decay: Scalar | Schedule = 0.0, mask: Mask = None
 
 
 def decay_weights(where: str, weight_decay: Scalar | Schedule, mask: Mask) -> GradientTransformation:
-    """The transformation `add_decayed_weights`, for factors of either sign."""
+    """Returns the transformation `add_decayed_weights`, for factors of either sign."""
 
     def decayed(updates: Any, params: Any, factor: Any) -> Any:
         check_params(where, params)

@@ -15,7 +15,7 @@ from nnc.trace.core.axes import NamedAxis
 
 
 def vectors_of(params: Any) -> dict[str, Any]:
-    """The trainable leaves of each dtype as one vector."""
+    """Returns the trainable leaves of each dtype as one vector."""
     groups: dict[str, list[Any]] = {}
     for leaf in filter(is_trainable, tree.leaves(params)):
         x = as_value(leaf)
@@ -24,7 +24,7 @@ def vectors_of(params: Any) -> dict[str, Any]:
 
 
 def with_vectors(params: Any, vectors: dict[str, Any]) -> Any:
-    """The tree with these vectors in place of the trainable leaves."""
+    """Returns the tree with these vectors in place of the trainable leaves."""
     at, leaves = dict.fromkeys(vectors, 0), []
     for leaf in tree.leaves(params):
         if is_trainable(leaf):
@@ -38,6 +38,6 @@ def with_vectors(params: Any, vectors: dict[str, Any]) -> Any:
 
 
 def whole(part: Any, size: int, axis: NamedAxis) -> Any:
-    """The vector of which each place has a part."""
+    """Gathers the vector from the parts at all places."""
     rows = all_gather_same(part, axis.index, **axis.params)
     return slice_axis(reshape(rows, shape=(spec_of(rows).size,)), 0, 0, size)

@@ -71,7 +71,7 @@ def rademacher(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike = dtypes.
 
 @spelled
 def geometric(key: ArrayLike, p: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike = dtypes.int64) -> Array:
-    """The number of trials up to the first success: k ≥ 1 with probability p (1 − p)^(k−1).
+    """Returns the number of trials up to the first success: k ≥ 1 with probability p (1 − p)^(k−1).
 
     Args:
         key: a key that is used for nothing else.
@@ -117,7 +117,7 @@ def _unit(key: Array, shape: Shape, own: dtypes.DType) -> Array:
 
 @spelled
 def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = dtypes.int64) -> Array:
-    """The number of independent events where `lam` are expected: k with probability lam^k e^(−lam) / k!.
+    """Returns the number of independent events where `lam` are expected: k with probability lam^k e^(−lam) / k!.
 
     Below 10 by the waiting times between events (Knuth), else by transformed rejection (Hörmann, 1993), with probabilities
     that are exact for any rate (Loader, 2000).
@@ -180,7 +180,7 @@ def _poisson_by_rejection(key: Array, lam: Array, shape: Shape) -> Array:
 def _reject(
     key: Array, shape: Shape, dtype: dtypes.DType, propose: Callable[[Array, Array], tuple[Array, Array]]
 ) -> Array:
-    """The last proposal for each element that was accepted, when there is one for all; u in (−1/2, 1/2), v in (0, 1).
+    """Returns the last proposal for each element that was accepted, when there is one for all; u in (−1/2, 1/2), v in (0, 1).
 
     The numbers are float64; their upper digits are those that `uniform` draws in `dtype`.
     """
@@ -208,7 +208,7 @@ def _some(x: Array) -> Array:
 
 @spelled
 def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = dtypes.float32) -> Array:
-    """The number of successes in `n` independent trials, each of which succeeds with probability `p`.
+    """Returns the number of successes in `n` independent trials, each of which succeeds with probability `p`.
 
     Where n · min(p, 1 − p) is at most 10 by the gaps between successes, else by transformed rejection (Hörmann, 1993).
 
@@ -290,7 +290,7 @@ def multinomial(
         key: a key that is used for nothing else.
         n: numbers of trials, which broadcast to the leading axes of `p`.
         p: (..., k), probabilities of sum 1.
-        shape: of the result, by default the shape of `p`; p broadcasts to it.
+        shape: the shape of the result, by default the shape of `p`; p broadcasts to it.
         dtype: by default the floating-point dtype of n and p together.
 
     Returns:

@@ -77,15 +77,16 @@ def randint(
 ) -> Array:
     """Integers from `minval` to `maxval - 1`, all as likely.
 
-    Two words of the dtype's width w (at least 32 bits) make a number of 2w bits, of which each of n choices has a part; the chances
-    of two numbers differ by less than n parts in 2^(2w). Up to 2^(w/2) choices the numbers are those of jax.random; beyond, JAX
-    uses w bits alone, so that some numbers are more likely, for n near 2^w twice as likely.
+    Two words of the dtype's width w (at least 32 bits) make a number of 2w bits. Each of n choices gets a range of these
+    numbers; the chances of two choices differ by less than n parts in 2^(2w). Up to 2^(w/2) choices the numbers are those of
+    jax.random; beyond, JAX uses w bits alone, so that some numbers are more likely, for n near 2^w twice as likely.
 
     Args:
         key: a key that is used for nothing else.
         shape: shape of the draw.
         minval: least integer; an integer or an integer array that broadcasts to `shape`.
-        maxval: end, which is left out; likewise. Where traced bounds leave no number, minval is drawn.
+        maxval: end, which is left out; an integer or an integer array that broadcasts to `shape`. Where traced bounds leave no
+            number, minval is drawn.
         dtype: an integer dtype.
         as_jax: draw JAX's numbers beyond 2^(w/2) choices, too.
 
@@ -138,7 +139,7 @@ def _below(key: Array, shape: Shape, low: Any, high: Any, dtype: dtypes.DType, w
 
 
 def _remainder(words: Sequence[Array], span: Any) -> Array:
-    """The remainder by `span` of the number that two words make, if no product overflows; as jax.random."""
+    """Returns the remainder by `span` of the number that two words make, if no product overflows; as jax.random."""
     upper, lower = words
     half = upper.spec.dtype.type(1 << 4 * upper.spec.dtype.itemsize)
     remainder = half % span if isinstance(span, np.generic) else apply(ew.remainder, half, span)
@@ -148,8 +149,8 @@ def _remainder(words: Sequence[Array], span: Any) -> Array:
 
 
 def _share(words: Sequence[Array], span: Array) -> Array:
-    """The number that two words make, times `span`, without the lower two words of the product (Lemire, "Fast random integer
-    generation in an interval", 2019).
+    """Returns the number that two words make, times `span`, without the lower two words of the product (Lemire, "Fast random
+    integer generation in an interval", 2019).
     """
     upper, lower = words
     (high, low), carried = _wide_product(upper, span), _wide_product(lower, span)[0]
@@ -158,7 +159,7 @@ def _share(words: Sequence[Array], span: Array) -> Array:
 
 
 def _wide_product(x: Array, y: Array) -> tuple[Array, Array]:
-    """The upper and the lower word of a product."""
+    """Returns the upper and the lower word of a product."""
     bits = 4 * x.spec.dtype.itemsize
     half, mask = x.spec.dtype.type(bits), x.spec.dtype.type((1 << bits) - 1)
     (a, b), (c, d) = ((v >> half, v & mask) for v in (x, y))
@@ -179,7 +180,7 @@ def _shuffle(key: Array, x: Array, axis: int) -> Array:
 
 @spelled
 def permutation(key: ArrayLike, x: ArrayLike, axis: int = 0, independent: bool = False) -> Array:
-    """The elements of `x` in random order along an axis, or the numbers below an integer `x`.
+    """Returns the elements of `x` in random order along an axis, or the numbers below an integer `x`.
 
     Args:
         key: a key that is used for nothing else.
@@ -229,7 +230,7 @@ def choice(
     Args:
         key: a key that is used for nothing else.
         a: an array, or an integer n for the numbers below n.
-        shape: of the draws, put in place of the axis.
+        shape: the shape of the draws, which replaces the axis.
         replace: whether an element may be drawn again.
         p: a probability for each element; equal by default.
         axis: axis of the elements.
@@ -276,7 +277,7 @@ def _place(drawn: Array, source: Array | None, axis: int, shape: Shape) -> Array
 
 
 def _weights(p: Any, count: int, least: int, where: str) -> Array:
-    """The probabilities, at least `least` of which are above 0 where they are known; 16-bit floats in float32."""
+    """Checks probabilities: where they are known, at least `least` must be above 0. Returns 16-bit floats in float32."""
     p = to_value(p, where, "p")
     if p.spec.shape != (count,):
         problem = f"p has shape {p.spec.shape}, there are {count} elements."

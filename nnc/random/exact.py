@@ -30,7 +30,7 @@ def power(x: Array, y: Array) -> Array:
 
 
 def sum_last(x: Array) -> Array:
-    """The sum over the last axis, of at least one element, by halves: the first with the second, and so on."""
+    """Returns the sum over the last axis, of at least one element, by halves: the first with the second, and so on."""
     axis = x.spec.ndim - 1
     while (size := x.spec.shape[axis]) > 1:
         half = size // 2

@@ -174,7 +174,7 @@ def dirichlet(
     Args:
         key: a key that is used for nothing else.
         alpha: (..., n), positive.
-        shape: of the draw without its last axis; by default the shape of `alpha` without it.
+        shape: the shape of the draw without its last axis; by default the shape of `alpha` without it.
         dtype: a floating-point dtype.
 
     Returns:

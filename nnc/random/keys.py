@@ -31,7 +31,7 @@ Shape = tuple[int, ...]
 
 @spelled
 def key(seed: ArrayLike) -> Array:
-    """The key of a seed: its upper and its lower 32 bits.
+    """Returns the key of a seed: its upper and its lower 32 bits.
 
     Args:
         seed: an integer from -2**63 to 2**64 - 1, or a 0-d integer array, which may be traced.
@@ -121,7 +121,7 @@ def split(key: ArrayLike, num: ShapeLike = 2) -> Array:
 
 @spelled
 def fold_in(key: Any, data: Any) -> Array:
-    """The new key that `key` gives for a number, such as the count of training steps.
+    """Returns the new key that `key` gives for a number, such as the count of training steps.
 
     Args:
         key: a key.

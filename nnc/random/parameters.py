@@ -23,7 +23,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def float_dtype(dtype: Any, where: str) -> dtypes.DType:
-    """The dtype of a draw of real numbers.
+    """Returns the dtype of a draw of real numbers.
 
     Raises:
         DTypeError: it is no real floating-point dtype.
@@ -37,7 +37,7 @@ def float_dtype(dtype: Any, where: str) -> dtypes.DType:
 
 
 def read_parameter(x: Any, dtype: dtypes.DType, where: str, name: str) -> Array:
-    """A parameter of a distribution in the dtype of the draw; numbers become NumPy scalars."""
+    """Returns a parameter of a distribution in the dtype of the draw; numbers become NumPy scalars."""
     return astype(as_operand(x, where, name), dtype, where)
 
 
@@ -54,7 +54,7 @@ def check_order(where: str, **bounds: Any) -> None:
 
 
 def joint_shape(shape: Any, where: str, **parameters: Array) -> Shape:
-    """The shape of a draw: `shape`, or where it is None the shape of the parameters together.
+    """Returns the shape of a draw: `shape`, or where it is None the shape of the parameters together.
 
     Raises:
         ShapeError: the parameters do not broadcast to it.
@@ -73,7 +73,7 @@ def joint_shape(shape: Any, where: str, **parameters: Array) -> Shape:
 
 
 def inexact_dtype(dtype: Any, where: str) -> dtypes.DType:
-    """The dtype of a draw of real or complex numbers.
+    """Returns the dtype of a draw of real or complex numbers.
 
     Raises:
         DTypeError: it is an integer or bool dtype.
@@ -83,7 +83,7 @@ def inexact_dtype(dtype: Any, where: str) -> dtypes.DType:
 
 
 def integer_dtype(dtype: Any, where: str) -> dtypes.DType:
-    """The dtype of a draw of integers.
+    """Returns the dtype of a draw of integers.
 
     Raises:
         DTypeError: it is no integer dtype.
@@ -104,13 +104,13 @@ def read_together(where: str, dtype: dtypes.DType, shape: Any, **parameters: Any
 
 
 def own_dtype(x: Any, where: str, name: str) -> dtypes.DType:
-    """The floating-point dtype of a parameter: an array's own, float32 for integers and Python numbers."""
+    """Returns the floating-point dtype of a parameter: an array's own, float32 for integers and Python numbers."""
     dtype = dtypes.to_float(dtype_of(as_operand(x, where, name)))
     return float_dtype(dtype, where)
 
 
 def is_narrow(dtype: dtypes.DType) -> bool:
-    """Whether a dtype is a 16-bit float, of which there are so few that noise in it follows no distribution."""
+    """Whether a dtype is a 16-bit float: these are so few that noise in them follows no distribution."""
     return dtypes.accumulator(dtype) != dtype
 
 

@@ -95,7 +95,7 @@ class KeyLedger:
 
 
 def _is_iteration(trace: StagingTrace) -> bool:
-    """Whether a trace records the iteration of a loop, of which the first input is the count."""
+    """Whether a trace records the iteration of a loop; the first input is then the count."""
     inputs = trace.builder.inputs
     return bool(inputs) and inputs[0].spec is ITERATION
 

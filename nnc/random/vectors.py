@@ -41,7 +41,7 @@ def multivariate_normal(
         key: a key that is used for nothing else.
         mean: (..., n).
         cov: (..., n, n).
-        shape: of the draw without its last axis; by default the shape of the leading axes together.
+        shape: the shape of the draw without its last axis; by default the shape of the leading axes together.
         dtype: by default the dtype of mean and cov.
         method: how A is found: "cholesky", or "eigh" or "svd", which take singular covariances, too.
 
@@ -72,7 +72,7 @@ def multivariate_normal(
 
 
 def _root(cov: Array, method: str) -> Array:
-    """A with A Aᵀ = cov."""
+    """Returns a with A Aᵀ = cov."""
     if method == "cholesky":
         return factor.cholesky(cov)
     if method == "eigh":

@@ -59,23 +59,23 @@ class FrameLayout:
         return -(-self.inputs // _LANES) * _LANES
 
     def input(self, i: int) -> int:
-        """The address of an input."""
+        """Returns the address of an input."""
         return 8 + i
 
     def result(self, i: int) -> int:
-        """The address of a result's memory."""
+        """Returns the address of a result's memory."""
         return self.input(2 * self._padded) + i
 
     def constant(self, i: int) -> int:
-        """The address of a constant."""
+        """Returns the address of a constant."""
         return self.result(self.made) + i
 
     def round(self, loop: int) -> int:
-        """The present iteration of a loop."""
+        """Returns the present iteration of a loop."""
         return self.constant(self.constants) + loop
 
     def state(self, i: int) -> int:
-        """The address of a kernel's state."""
+        """Returns the address of a kernel's state."""
         return self.round(self.loops) + i
 
     @property
@@ -110,12 +110,12 @@ def _read(address: int) -> int:
 
 
 def _own_dtype(dtype: DType) -> DType:
-    """The one object that NumPy gives arrays of a dtype."""
+    """Returns the one object that NumPy gives arrays of a dtype."""
     return np.dtype(dtype.type)
 
 
 def as_plain(array: NDArray, dtype: DType) -> NDArray:
-    """An array as `binder` takes it: no subclass of NumPy's, and with NumPy's own object for its dtype."""
+    """Returns an array as `binder` takes it: no subclass of NumPy's, and with NumPy's own object for its dtype."""
     plain = np.asarray(array)
     own = _own_dtype(dtype)
     return plain if plain.dtype is own else plain.view(own)
@@ -135,10 +135,11 @@ def make_table(inputs: Sequence[TensorSpec], made: int, donated: Sequence[int]) 
 
 @cache
 def binder() -> Native:
-    """The function (frame, table) -> i64 that finds the arrays of a call.
+    """Returns the compiled function (frame, table) -> i64 that finds the arrays of a call.
 
     Returns:
-        0, or 1 + the number of an input that is not as the table has it, or shares memory that the program overwrites.
+        The function returns 0, or 1 + the number of an input that differs from the table, or shares memory that the program
+            overwrites.
     """
     code = Code("KERNEL", (("ptr", "frame"), ("ptr", "table")))
     refuse = code.label("refuse")
@@ -195,32 +196,32 @@ def binder() -> Native:
 
 
 def word_at(code: Code, pointer: str, position: Value) -> str:
-    """The address of a word."""
+    """Returns the address of a word."""
     return code.offset(pointer, code.mul(position, code.integer(8)))
 
 
 def element(code: Code, pointer: str, position: Value) -> Value:
-    """A word, at a position that is found out as code runs."""
+    """Returns a word, at a position that is found out as code runs."""
     return code.load(word_at(code, pointer, position), dtypes.int64)
 
 
 def word(code: Code, pointer: str, position: int) -> Value:
-    """A word."""
+    """Returns a word."""
     return code.load(code.offset(pointer, 8 * position), dtypes.int64)
 
 
 def length_of(code: Code, listed: str) -> Value:
-    """The number of items of a list."""
+    """Returns the number of items of a list."""
     return word(code, listed, _SIZE // 8)
 
 
 def items_of(code: Code, listed: str) -> str:
-    """The address of the pointer to the items of a list."""
+    """Returns the address of the pointer to the items of a list."""
     return pointer(code, word(code, listed, _ITEMS // 8))
 
 
 def _half(code: Code, pointer: str, offset: int) -> Value:
-    """An int32, widened."""
+    """Returns an int32, widened."""
     return code.convert(code.load(code.offset(pointer, offset), dtypes.int32), dtypes.int64)
 
 

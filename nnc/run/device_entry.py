@@ -21,11 +21,7 @@ _PART = 100  # launches of a function: LLVM takes longer for one long function t
 
 
 def print_device_entry(launches: Launches) -> str:
-    """Returns LLVM's text of the entry.
-
-    Args:
-        launches: of the program.
-    """
+    """Returns LLVM's text of the entry that queues a program's launches."""
     planned = launches.planned
     numbers = {id(step): i for i, step in enumerate(walk(planned.bound.steps))}
     outline = Outline(planned, {}, {}, numbers, launches.layout)
@@ -48,7 +44,7 @@ def print_device_entry(launches: Launches) -> str:
 
 
 def _main(parts: Sequence[str]) -> str:
-    """The function that calls the parts, until one fails."""
+    """Returns the function that calls the parts, until one fails."""
     lines = ["define i64 @ENTRY(ptr %frame) nounwind {"]
     for k, name in enumerate(parts):
         following = f"part{k + 1}" if k + 1 < len(parts) else "done"
@@ -123,7 +119,7 @@ class _LaunchCode(StepCode):
                 self._drive("cuLaunchKernel", kernel, *extents, self.base(self._stream), self._pointers, "null")
 
     def _operand(self, step: Step, number: int) -> str:
-        """The address of an operand of a launch."""
+        """Returns the address of an operand of a launch."""
         views = (*step.inputs, *step.outputs)
         if number == len(views):
             return self.base(self._launches.status_word(step))

@@ -31,28 +31,19 @@ class Module(Protocol):
     """The kernels of a program, loaded on a device."""
 
     def handles(self, step: Step, launches: Launches) -> Sequence[int]:
-        """The handles of the launches of a step.
-
-        Args:
-            step: one of `launches.kernels`.
-            launches: of the program.
-        """
+        """Returns the handles of the launches of a step, one of `launches.kernels`."""
         ...
 
     def can_be_captured(self, launches: Launches) -> bool:
-        """Whether the device can launch the program as a captured graph.
-
-        Args:
-            launches: of the program.
-        """
+        """Whether the device can launch the program as a captured graph."""
         ...
 
     def begin(self, memories: Sequence[DeviceMemory], statuses: DeviceMemory) -> None:
-        """Queues the beginning of a call: errors and elements of the last one are forgotten.
+        """Queues the beginning of a call: clears errors and elements of the last one.
 
         Args:
-            memories: which the calls use in turn.
-            statuses: status words, which are set to 0.
+            memories: the memories that calls use in turn.
+            statuses: the status words, which are set to 0.
         """
         ...
 
@@ -60,19 +51,12 @@ class Module(Protocol):
         """Queues the end of a call.
 
         Args:
-            inputs: of the call.
-            results: memory that the call writes, effects included.
+            results: the memories that the call writes, effects included.
         """
         ...
 
     def copy(self, view: View, source: DeviceMemory, target: DeviceMemory) -> None:
-        """Queues a copy of a part of some memory.
-
-        Args:
-            view: the part.
-            source: holds it.
-            target: as large as the part.
-        """
+        """Queues a copy of a part of some memory; `target` is as large as the part."""
         ...
 
 
@@ -86,7 +70,7 @@ class _Argument(NamedTuple):
 
 
 class _Output(NamedTuple):
-    """An output of a program: the buffer in which it lies, and whether it is all of one that is no constant."""
+    """An output of a program: its buffer, and whether it is the whole of a buffer that is no constant."""
 
     view: View
     kind: Kind
@@ -103,9 +87,8 @@ class DeviceFrame:
     """The memory of one call at a time on a device, and the streams of the program.
 
     Args:
-        program: was lowered for the device.
-        device: runs it.
-        load: loads the kernels of a program on the device, given memory that stands for effects and tapes.
+        program: the program, lowered for this device.
+        load: loads the kernels of a program on the device; it is given the memory that stands for effects and tapes.
     """
 
     def __init__(
@@ -172,10 +155,11 @@ class DeviceFrame:
         """Queues all steps.
 
         Args:
-            inputs: of the specs that the program was lowered for; those that it may write over are nobody else's.
+            inputs: memory of the specs that the program was lowered for; nobody else may use inputs that the program
+                overwrites.
 
         Returns:
-            the memory of the outputs, to which the last steps will write.
+            the memory of the outputs, which the last steps will write.
 
         Raises:
             DeviceError: the schedule does not order two steps, or an input cannot be used.
@@ -199,11 +183,11 @@ class DeviceFrame:
         return outputs
 
     def walk(self, inputs: Sequence[DeviceMemory], watch: Watch) -> None:
-        """Queues all steps from Python, for one that looks at their operands.
+        """Queues all steps from Python, for a caller that looks at their operands.
 
         Args:
-            inputs: of the specs that the program was lowered for.
-            watch: is called before each step is launched, with the addresses of its operands and the handle of its stream.
+            inputs: memory of the specs that the program was lowered for.
+            watch: called before each launch, with the addresses of the step's operands and the handle of its stream.
 
         Raises:
             Exception: `watch` raised it.
@@ -226,7 +210,7 @@ class DeviceFrame:
         """Waits for the last call.
 
         Raises:
-            Exception: an effect failed, such as the user's function in a callback.
+            Exception: an effect failed, such as a user's callback.
         """
         self._device.wait(self._effects.block)
 
@@ -246,11 +230,11 @@ class DeviceFrame:
     def _capture(self, words: Sequence[int]) -> CapturedGraph:
         """Captures the launches, and finds the addresses that change from call to call.
 
-        Arguments and results have other addresses meanwhile, far from each other: one array may be passed for several arguments, so
-        its own address would not tell them apart.
+        During the capture, arguments and results have placeholder addresses, far from each other: one array may be passed for
+        several arguments, so that its own address would not tell them apart.
 
         Args:
-            words: which hold these addresses.
+            words: the words of the frame that hold these addresses.
         """
         driver, found = self._device.driver, [self._words[word] for word in words]
         self._words[FrameLayout.table_at] = ctypes.addressof(driver.begin_capture(self._device.stream))
@@ -276,7 +260,7 @@ class DeviceFrame:
     # -- results and errors --------------------------------------------------------------------------------------------
 
     def _output(self, output: _Output, inputs: Sequence[DeviceMemory], made: Sequence[DeviceMemory]) -> DeviceMemory:
-        """The memory of an output; a copy where that is a part of other memory."""
+        """Returns the memory of an output; a copy where that is a part of other memory."""
         view, kind, number, is_whole = output
         if is_whole:
             return made[number] if kind is Kind.OUTPUT else inputs[number]
@@ -301,14 +285,7 @@ class DeviceFrame:
 
 
 def new_entry(program: Program, launches: Launches, words: Any, driver: Driver) -> Callable[[], int]:
-    """The function that queues all steps of a program, for the words of a frame.
-
-    Args:
-        program: was lowered for the device.
-        launches: of the program.
-        words: of the frame.
-        driver: of the device.
-    """
+    """Makes the function that queues all steps of a program, for the words of a frame."""
     if not isinstance(program.code, QueuedCode):
         return Walker(launches, words, driver)
     function, address = program.code.queueing, ctypes.addressof(words)

@@ -49,7 +49,7 @@ class ArrayLayout:
 
     @classmethod
     def like(cls, box: Any) -> ArrayLayout | None:
-        """The layout of objects like this one; None where they cannot be read so."""
+        """Returns the layout of objects like this one; None where they cannot be read so."""
         if sys.implementation.name != "cpython" or sysconfig.get_config_var("Py_GIL_DISABLED"):
             return None
         kind = type(box)
@@ -96,7 +96,7 @@ class Direct:
         arguments: Sequence[tuple[TensorSpec, Weakness]],
         results: Results,
     ) -> Direct | None:
-        """Makes the direct form of a program of arrays, of which `arguments` has the spec and whether it is weak; None where it
+        """Makes the direct form of a program of arrays; `arguments` has the spec of each, and whether it is weak. None where it
         needs Python.
         """
         if not program.needs_no_python or len(program.outside.inputs) != len(arguments):
@@ -125,5 +125,5 @@ class Direct:
 
 @cache
 def load_direct(compiler: Compiler) -> Function:
-    """The compiled function that all direct calls are made by; the first time it may have to be compiled."""
+    """Returns the compiled function that all direct calls are made by; the first time it may have to be compiled."""
     return compiler.load([code.direct()])[0]

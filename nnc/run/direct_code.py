@@ -34,8 +34,8 @@ _FUNCTIONS = {
 
 @cache
 def direct() -> Native:
-    """The function (table, leaves) -> object that CPython calls: the table is an object of `bytes`, the leaves are a list of
-    arrays, which is emptied.
+    """Returns the function (table, leaves) -> object that CPython calls: the table is an object of `bytes`, the leaves are a
+    list of arrays, which is emptied.
 
     The table holds the words of a frame and the program's entry; how many arguments and results there are; the type of arrays, and
     how many bytes behind their begin they hold their memory, their spec and whether they are weak; the function that makes NumPy's
@@ -132,12 +132,12 @@ def _wrap(code: Code, table: str, made: str, drop: str) -> None:
 
 
 def _argument(code: Code, table: str, i: Value) -> str:
-    """The address of the words of an argument."""
+    """Returns the address of the words of an argument."""
     return word_at(code, code.offset(table, 8 * HEAD), code.mul(i, code.integer(ARGUMENT_WORDS)))
 
 
 def _result(code: Code, table: str, i: Value) -> str:
-    """The address of the words of a result."""
+    """Returns the address of the words of a result."""
     return word_at(code, _argument(code, table, word(code, table, ARGUMENTS)), code.mul(i, code.integer(RESULT_WORDS)))
 
 
@@ -175,5 +175,5 @@ def _return(code: Code, at: str) -> None:
 
 @cache
 def _symbols() -> dict[str, int]:
-    """The addresses of CPython's functions."""
+    """Returns the addresses of CPython's functions."""
     return {name: ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0 for name in _FUNCTIONS}

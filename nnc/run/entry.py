@@ -43,18 +43,18 @@ class EntryText:
 
 
 def common() -> tuple[Native, ...]:
-    """The functions that all programs call."""
+    """Returns the functions that all programs call."""
     return binder(), runner()
 
 
 def print_entry(
     planned: Planned, words: FrameLayout, natives: Mapping[int, Native], states: Mapping[int, int], apart: bool
 ) -> EntryText:
-    """The text of a program.
+    """Prints the text of a program.
 
     Args:
-        natives: the compiled kernels of steps.
-        states: positions of their states (both by identity of the step).
+        natives: the compiled kernels of steps, by identity of the step.
+        states: the positions of the kernels' states, by identity of the step.
         apart: whether each step can be called by itself.
     """
     steps = planned.bound.steps
@@ -102,7 +102,7 @@ def _is_wide(step: Step) -> bool:
 
 
 def _groups(steps: Steps, flushing: Callable[[Step], bool]) -> list[Steps]:
-    """The parts of a program that runs in one go, each in one mode of floating-point arithmetic."""
+    """Returns the parts of a program that runs in one go, each in one mode of floating-point arithmetic."""
     groups: list[list[Step]] = []
     size = _PART
     for step in steps:
@@ -117,7 +117,7 @@ def _groups(steps: Steps, flushing: Callable[[Step], bool]) -> list[Steps]:
 
 
 def _part(outline: Outline, name: str, steps: Steps) -> list[StepCode]:
-    """The functions that run a part.
+    """Returns the functions that run a part.
 
     Where no Python runs in a loop, all its memory is reached through the parameters of a function, so that LLVM may be told that no
     two of them overlap: arguments that are overwritten share no memory with others, results are fresh.
@@ -138,7 +138,7 @@ def _part(outline: Outline, name: str, steps: Steps) -> list[StepCode]:
 
 
 def _main(flushed: list[bool], apart: bool) -> str:
-    """The function that the frame calls. `flushed`: which parts run with denormal numbers flushed to 0.
+    """Returns the function that the frame calls. `flushed`: which parts run with denormal numbers flushed to 0.
 
     The caller's mode is set again between and behind them, also where one fails; the frame holds it for calls back into Python.
     """
@@ -189,7 +189,7 @@ def _in_loops(step: Step) -> Iterable[Step]:
 
 
 def print_alone(native: Native) -> str:
-    """The text of a program that inlines a kernel and calls it with its own arguments."""
+    """Returns the text of a program that inlines a kernel and calls it with its own arguments."""
     declared, body = _as_internal(native, "alwaysinline ")
     first = next(line for line in body.splitlines() if f"@{native.name}(" in line)
     listed = first[first.index("(") + 1 : first.index(")")]
@@ -198,7 +198,7 @@ def print_alone(native: Native) -> str:
 
 
 def _as_internal(native: Native, attribute: str) -> tuple[set[str], str]:
-    """The declarations of a kernel, and its functions, made internal for a module that inlines them."""
+    """Returns the declarations of a kernel, and its functions, made internal for a module that inlines them."""
     lines = native.code.splitlines()
     declared = {line for line in lines if line.startswith("declare ")}
     body = "\n".join([line for line in lines if line not in declared]) + "\n"

@@ -27,7 +27,7 @@ CALLS = 1 << 20  # a call back is numbered: a multiple of this, new each time, p
 POLL = CALLS - 1  # no steps: Python only looks for interrupts
 _POLL_SECONDS = 0.02  # between two looks for interrupts, as estimated: a kernel may take five times as long
 _UNPOLLED_SECONDS = 0.05  # a loop that is known to take no longer looks for none
-_MOST_ITERATIONS = 1 << 22  # between two looks: some milliseconds, of which Python's lock costs a busy program one
+_MOST_ITERATIONS = 1 << 22  # between two looks: some milliseconds; Python's lock costs a busy program one of them
 _INLINE_SECONDS = 1e-9  # of a step that the loop holds itself
 KINDS = 8  # at least as many as there are reasons
 
@@ -44,7 +44,7 @@ class Failure(IntEnum):
     DRIVER = 7  # a function of a device's driver failed
 
     def code(self, number: int) -> int:
-        """The number that the entry returns."""
+        """Returns the number that the entry returns."""
         return KINDS * number + self
 
     @staticmethod
@@ -73,7 +73,7 @@ class Outline:
         return all(step.region is not None or id(step) in self.natives for step in walk(steps))
 
     def place(self, number: int) -> tuple[int, int]:
-        """The start of a buffer: the word of the frame that holds an address, and the offset from there."""
+        """Returns the start of a buffer: the word of the frame that holds an address, and the offset from there."""
         buffer, offset = self.planned.bound.buffers[number], self.planned.offsets[number]
         if offset is not None:
             return FrameLayout.arena_at, offset
@@ -131,11 +131,11 @@ class StepCode(Code):
         )
 
     def word(self, position: int) -> str:
-        """The address of a word of the frame."""
+        """Returns the address of a word of the frame."""
         return self.offset("%frame", 8 * position)
 
     def base(self, position: int) -> str:
-        """The address in a word of the frame."""
+        """Returns the address in a word of the frame."""
         if position not in self._loaded:
             self._loaded.add(position)
             with self._early():
@@ -161,7 +161,7 @@ class StepCode(Code):
     # -- steps ---------------------------------------------------------------------------------------------------------
 
     def address(self, view: View) -> str:
-        """The address of a view in this iteration."""
+        """Returns the address of a view in this iteration."""
         base = self._local.get(view.buffer)
         pointer = self.offset(self._memory(view.buffer) if base is None else base, view.offset)
         for number, nbytes in view.advances:
@@ -402,7 +402,7 @@ class StepCode(Code):
         return taken
 
     def _memory(self, number: int) -> str:
-        """The address of a buffer."""
+        """Returns the address of a buffer."""
         word, begin = self.outline.place(number)
         return self.offset(self.base(word), begin)
 
@@ -481,7 +481,7 @@ class StepCode(Code):
             self.count(region.counter, at)
 
     def _iterations_between_polls(self, step: Step, region: Loop) -> int:
-        """A power of two: after so many iterations Python looks for interrupts; 0 where it is called often enough."""
+        """Returns a power of two: after so many iterations Python looks for interrupts; 0 where it is called often enough."""
         if not self.outline.is_native((step,)):
             return 0
         one = self.outline.iteration_seconds(region)

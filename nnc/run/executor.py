@@ -38,20 +38,20 @@ NOTHING: tuple[NDArray, ...] = ()
 
 
 class Executor:
-    """The memory of one call at a time, to which blocks of steps are bound.
+    """The memory of one call at a time, to which the blocks of steps are bound.
 
-    Blocks hold their executor, which knows none of them: memory is freed as soon as nobody holds the frame of a call.
+    Blocks hold their executor, which holds none of them: memory is freed as soon as nobody holds the frame of a call.
 
     Args:
-        outside: the outer form of the program.
-        parts: gives the parts of the program; asked for when a step is bound.
-        arena: memory for all that the program computes on the way.
+        outside: the program's interface: its arguments and results.
+        parts: returns the parts of the program; called when a step is bound.
+        arena: memory for all intermediate values of the program.
 
     Attributes:
         given: the arguments of the present call.
-        made: the memory for its results.
-        call: counts calls, so that blocks know when arguments are new.
-        iterations: the present iteration of each loop that runs.
+        made: the memory for the call's results.
+        call: the number of the call, from which blocks learn that arguments are new.
+        iterations: the current iteration of each running loop.
     """
 
     def __init__(self, outside: ProgramAbi, parts: Callable[[], ProgramParts], arena: NDArray) -> None:
@@ -74,14 +74,14 @@ class Executor:
         return tuple(map(self.fixed, range(len(self.buffers))))
 
     def fixed(self, number: int) -> NDArray | None:
-        """The bytes of a buffer at a fixed address; None for other buffers."""
+        """Returns the bytes of a buffer at a fixed address; None for other buffers."""
         buffer, offset = self.buffers[number], self.parts().planned.offsets[number]
         if offset is not None:
             return self.arena[offset : offset + buffer.nbytes]
         return as_bytes(self.outside.constants[buffer.index]) if buffer.kind is Kind.CONSTANT else None
 
     def whole(self, of: Buffer | Result) -> NDArray:
-        """The whole array within which an argument or an output lies."""
+        """Returns the whole array within which an argument or an output lies."""
         return (self.given if of.kind is Kind.INPUT else self.made)[of.index]
 
     def stays(self, view: View) -> bool:
@@ -90,19 +90,19 @@ class Executor:
         return is_tape or (not view.advances and self._fixed[view.buffer] is not None)
 
     def moved(self, view: View) -> int:
-        """The offset of a view in the present iterations, in bytes."""
+        """Returns the offset of a view in the present iterations, in bytes."""
         moved = 0
         for number, step in view.advances:  # mostly one, for which `sum` of a generator takes three times as long
             moved += self.iterations[number] * step
         return moved
 
     def memory(self, view: View) -> NDArray:
-        """The bytes of the buffer of a view in the present call."""
+        """Returns the bytes of the buffer of a view in the present call."""
         memory = self._fixed[view.buffer]
         return as_bytes(self.whole(self.buffers[view.buffer])) if memory is None else memory
 
     def now(self, view: View) -> NDArray:
-        """The array of a view at this moment."""
+        """Returns the array of a view at this moment."""
         buffer = self.buffers[view.buffer]
         if buffer.kind is Kind.TAPE:
             spec = buffer.symbol.spec
@@ -181,7 +181,7 @@ class Executor:
         """Ends a call in which all steps ran: steps have written to the caller's arrays, so that nothing is left to do."""
 
     def results(self) -> list[NDArray]:
-        """The outputs of the present call, each within the array that was given or made for it."""
+        """Returns the outputs of the present call, each within the array that was given or made for it."""
         return [result_of(result.view, self.whole(result)) for result in self.outside.results]
 
     def clear(self, blocks: Iterable[PythonSteps]) -> None:
@@ -268,18 +268,18 @@ def explain(step: Step, run: Run) -> None:
 
 
 def result_of(view: View, memory: NDArray) -> NDArray:
-    """An output within memory that was given or made."""
+    """Returns an output within memory that was given or made."""
     is_whole = memory.shape == view.spec.shape and memory.dtype == view.spec.dtype
     return memory if is_whole else make_view(as_bytes(memory), view)
 
 
 def as_bytes(array: NDArray) -> NDArray:
-    """The memory of a contiguous array as bytes."""
+    """Returns the memory of a contiguous array as bytes."""
     return array.reshape(-1).view(np.uint8)
 
 
 def make_view(memory: NDArray, view: View, offset: int = 0) -> NDArray:
-    """The strided tensor `view` of bytes `memory`, from `offset` on."""
+    """Returns the strided tensor `view` of bytes `memory`, from `offset` on."""
     spec = view.spec
     if spec.size == 0:
         return np.empty(spec.shape, spec.dtype)

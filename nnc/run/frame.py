@@ -24,11 +24,11 @@ class NoRoomError(MemoryError):
 
 
 class Frame(ABC):
-    """The memory of one call at a time, and the way to run the program in it.
+    """The memory of one call at a time, and the code that runs the program in it.
 
     Args:
         executor: binds steps to the memory.
-        made: memory for the results of the first call, where there is some already.
+        made: memory for the results of the first call, where it was made in advance.
     """
 
     def __init__(self, executor: Executor, made: list[NDArray] | None = None) -> None:
@@ -45,7 +45,7 @@ class Frame(ABC):
         return self.executor.arena
 
     def run(self, inputs: Sequence[NDArray]) -> list[NDArray]:
-        """Runs all steps; returns the outputs.
+        """Runs all steps, and returns the outputs.
 
         Raises:
             NoRoomError: the system gives no memory for the outputs.
@@ -76,9 +76,8 @@ class PythonFrame(Frame):
     """The memory of one call at a time of a program whose steps all run from Python.
 
     Args:
-        executor: binds steps to the memory.
-        schedule: of the streams that run steps; without one they run in their order.
-        around: is done around each step.
+        schedule: the streams that run steps; without one, steps run in their recorded order.
+        around: called for each step, which it runs; see `Around`.
     """
 
     def __init__(self, executor: Executor, schedule: Schedule | None = None, around: Around | None = None) -> None:
@@ -104,11 +103,11 @@ class PythonFrame(Frame):
 
 
 def check_inputs(outside: ProgramAbi, inputs: Sequence[NDArray]) -> list[NDArray]:
-    """The inputs of a call as a program takes them: contiguous and aligned, copied where they are not; donated ones have memory of
-    their own.
+    """Returns the inputs of a call as a program takes them: contiguous and aligned, copied where they are not. Donated inputs
+    get memory of their own.
 
     Raises:
-        ArgumentError: another number of inputs.
+        ArgumentError: the number of inputs is wrong.
         ShapeError, DTypeError: an input has another spec.
     """
     if len(inputs) != len(outside.inputs):
@@ -133,7 +132,7 @@ def check_inputs(outside: ProgramAbi, inputs: Sequence[NDArray]) -> list[NDArray
 
 
 def _meeting(arrays: Sequence[NDArray]) -> set[int]:
-    """The positions of contiguous arrays that share memory with others among them."""
+    """Returns the positions of contiguous arrays that share memory with others among them."""
     places = sorted((x.ctypes.data, x.nbytes, i) for i, x in enumerate(arrays) if x.nbytes)
     found: set[int] = set()
     reach, last = 0, -1  # of the arrays before: the end of the memory, and its owner

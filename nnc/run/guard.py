@@ -1,11 +1,11 @@
 """Programs whose memory is guarded: red zones around every buffer, and poison wherever nothing was written.
 
 With `Options.guard` (environment: `NNC_GUARD=1`) steps run one by one, each by the compiled kernel that the program would call.
-Buffers share no memory: each one lies between red zones; so do inputs, constants, outputs and scratch memory. A kernel runs twice,
-on two patterns of poison in the red zones, in the outputs that it is the first to write, and in all buffers that are dead at that
-time. So kernels are held against the live ranges by which memory was planned, and each of these mistakes is an `InternalError` that
-names the step and the user's line: bytes written beside a buffer, or beside the part of it that belongs to the step; elements of a
-result that were not written, or that depend on memory to which nothing was written.
+Buffers share no memory: each one lies between red zones; so do inputs, constants, outputs and scratch memory. A kernel runs
+twice, on two patterns of poison in the red zones, in the outputs that it is the first to write, and in all buffers that are
+dead at that time. Hence kernels are checked against the live ranges from which memory was planned, and each of these mistakes
+is an `InternalError` that names the step and the user's line: bytes written beside a buffer, or beside the part of it that
+belongs to the step; elements of a result that were not written, or that depend on memory to which nothing was written.
 """
 
 from __future__ import annotations
@@ -55,15 +55,15 @@ class GuardedLayout:
         return cls(places, places.pop(-1), at)
 
     def zones(self) -> NDArray:
-        """The positions of all bytes of red zones."""
+        """Returns the positions of all bytes of red zones."""
         free = np.ones(self.nbytes, bool)
         for place in (*self.places.values(), self.scratch):
             free[place] = False
         return np.flatnonzero(free)
 
     def nearest(self, position: int) -> tuple[int | None, int]:
-        """The buffer (None: scratch memory) that a byte of a red zone is nearest to, and how far behind its end the byte lies; how
-        far in front of its start, as a negative number.
+        """Returns the buffer (None: scratch memory) that a byte of a red zone is nearest to, and how far behind its end the
+        byte lies; how far in front of its start, as a negative number.
         """
         places: list[tuple[int | None, slice]] = [*self.places.items(), (None, self.scratch)]
         found = [(i, position - (p.stop if position >= p.stop else p.start)) for i, p in places]
@@ -71,9 +71,7 @@ class GuardedLayout:
 
 
 class Lives:
-    """Lives of buffers: the ones that are dead before a step, the ones that it is the first to write, and the ones that live on
-    behind it.
-    """
+    """The lives of buffers: those that are dead before a step, those that it writes first, and those that live on after it."""
 
     def __init__(self, bound: Bound) -> None:
         self._intervals = bound.intervals
@@ -91,16 +89,16 @@ class Lives:
         return whole - {view.buffer for view in step.inputs}
 
     def dead(self, step: Step) -> set[int]:
-        """The buffers of the program's own that hold nothing while a step runs, wherever it stands."""
+        """Returns the buffers of the program's own that hold nothing while a step runs, wherever it stands."""
         written = {view.buffer for view in step.outputs}
         return set(range(len(self._intervals))) - self._kept - written - self._live(step, 0)
 
     def after(self, step: Step) -> set[int]:
-        """The buffers that are read after a step."""
+        """Returns the buffers that are read after a step."""
         return self._live(step, 1) | self._wanted
 
     def _live(self, step: Step, later: int) -> set[int]:
-        """The buffers that are live at the points of a step, or `later` by so many."""
+        """Returns the buffers that are live at the points of a step, or `later` by so many."""
         points = [point + later for point in self._points[id(step)]]
         return {i for i, lives in enumerate(self._intervals) if any(a <= p < b for a, b in lives for p in points)}
 
@@ -119,7 +117,7 @@ class GuardedExecutor(Executor):
         self._natives = {key: NativeCall(native, functions[key], scratch) for key, native in natives.items()}
 
     def fixed(self, number: int) -> NDArray | None:
-        """The bytes of a buffer between its red zones; None for tapes."""
+        """Returns the bytes of a buffer between its red zones; None for tapes."""
         place = self.layout.places.get(number)
         return None if place is None else self.arena[place]
 

@@ -41,14 +41,14 @@ from nnc.run.entry import common
 
 
 class KernelQueue:
-    """The compiled kernels of steps, each asked for once: steps with the same parameters and sub-graphs, by identity, share one if
-    their operands lie alike. Kernels of devices are printed when memory is planned.
+    """Asks for the compiled kernel of each step once. Steps share a kernel if their parameters and sub-graphs are the same
+    objects and their operands have the same layouts. Kernels of devices are printed when memory is planned.
 
     Args:
-        compiler: takes the texts; without one nothing is printed.
-        choose: gives the kernel of a step.
-        workspace: bytes that the kernel of a node needs while it runs.
-        machine: the kernels run on it; None: this one's CPU.
+        compiler: compiles the texts; without one, nothing is printed.
+        choose: returns the kernel of a step.
+        workspace: returns the bytes that the kernel of a node needs while it runs.
+        machine: the machine that the kernels run on; None: this machine's CPU.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class KernelQueue:
 
 
 def _places(views: Sequence[View]) -> tuple[Any, ...]:
-    """The places of operands, on which kernels of devices depend: those that share a buffer, and offsets, for alignment."""
+    """Returns the places of operands, on which kernels of devices depend: those that share a buffer, and offsets, for alignment."""
     buffers = [view.buffer for view in views]
     return tuple([(buffers.index(view.buffer), view.offset, view.advances) for view in views])
 
@@ -150,8 +150,8 @@ def settled(graph: Graph, machine: Target) -> Graph:
     """Returns the nodes, also of sub-graphs, that no pass touches which comes after the form of a graph is settled, and the views
     that they read through.
 
-    They run kernels that are printed once for all steps alike, and are neither computed element by element nor joined with others;
-    a product is if its first reader is computed so.
+    They run kernels that are printed once for all equal steps, and are neither computed element by element nor joined with
+    others; a product is if its first reader is computed so.
     """
     nodes = tuple(dict.fromkeys(graph.walk()))
     printed = {name for name in {node.command for node in nodes} if _is_printed_once(name, machine)}
@@ -180,7 +180,7 @@ def fused_alone(graph: Graph) -> Graph:
 
 
 def _with_views(nodes: Sequence[Node], kept: set[Node]) -> Graph:
-    """The graph of some nodes, and of the views that they read through."""
+    """Returns the graph of some nodes, and of the views that they read through."""
     writer = {symbol: node for node in nodes for symbol in node.outputs} if kept else {}
     left = [symbol for node in kept for symbol in node.inputs]
     while left:
@@ -195,7 +195,7 @@ def _with_views(nodes: Sequence[Node], kept: set[Node]) -> Graph:
 
 
 def _is_printed_once(name: Command, machine: Target) -> bool:
-    """Whether a command has a kernel that is printed once for all steps alike."""
+    """Whether a command has a kernel that is printed once for all equal steps."""
     return any(isinstance(each.native, Remembered) for each in kernels_for(name, machine))
 
 

@@ -25,13 +25,12 @@ _MOST_CAPTURED = 4096  # kernels of a graph: a driver instantiates about a milli
 class Launches:
     """The launches of a program.
 
-    The frame is a program's (`FrameLayout`). In place of the states of kernels it has the handles of streams, of events and of
-    kernels, the addresses of status words, and a word for the numbers that decide about loops and branches; in place of the table
-    of arguments the driver's.
+    The frame is that of a program (`FrameLayout`), but it holds the handles of streams, events and kernels, the addresses of
+    status words, and a word for the numbers that decide loops and branches, instead of the states of kernels; and the driver's
+    table instead of the table of arguments.
 
     Attributes:
-        planned: the steps.
-        schedule: their streams.
+        schedule: the streams of the steps.
         printed: the printed kernels, by identity of the step. Each other step is one launch, on all its operands.
     """
 
@@ -50,7 +49,7 @@ class Launches:
         return tuple(step for step in walk(self.steps) if step.region is None)
 
     def of(self, step: Step) -> tuple[Launch, ...]:
-        """The launches of a step."""
+        """Returns the launches of a step."""
         kernel = self.printed.get(id(step))
         if kernel is not None:
             return kernel.launches
@@ -97,7 +96,7 @@ class Launches:
         return {id(step): first + end - len(self.of(step)) for step, end in zip(self.kernels, ends, strict=True)}
 
     def status_word(self, step: Step) -> int:
-        """The word that holds the address of a step's status word."""
+        """Returns the word that holds the address of a step's status word."""
         return self.layout.state(self._fetched - len(self.refusing) + self.refusing.index(step))
 
     @property
@@ -111,11 +110,11 @@ class Launches:
         return len(self.schedule.streams) + self.events + handles + len(self.refusing)
 
     def stream_word(self, number: int) -> int:
-        """The word of a stream's handle."""
+        """Returns the word of a stream's handle."""
         return self.layout.state(number)
 
     def event_word(self, number: int) -> int:
-        """The word of an event's handle."""
+        """Returns the word of an event's handle."""
         return self.layout.state(len(self.schedule.streams) + number)
 
     @property
@@ -124,7 +123,7 @@ class Launches:
         return self.event_word(len(self.told))
 
     def end_word(self, stream: int) -> int:
-        """The word of the event that marks the end of a stream of `joined`."""
+        """Returns the word of the event that marks the end of a stream of `joined`."""
         return self.event_word(len(self.told) + 1 + self.joined.index(stream))
 
     @property

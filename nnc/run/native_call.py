@@ -16,9 +16,8 @@ class NativeCall:
     """A compiled kernel with its state.
 
     Args:
-        native: the kernel.
-        function: its machine code.
-        scratch: the address of scratch memory, as large as the kernel asks for.
+        function: the kernel's machine code.
+        scratch: the address of as much scratch memory as the kernel needs.
     """
 
     def __init__(self, native: Native, function: Function, scratch: int) -> None:

@@ -42,10 +42,10 @@ class CallMemory:
 
     @classmethod
     def of(cls, outside: ProgramAbi, arena: NDArray | None = None) -> CallMemory:
-        """Makes the memory of a program's call; its arena may have been made before.
+        """Makes the memory of a program's call; its arena may have been made in advance.
 
         Raises:
-            MemoryError: the system does not give it.
+            MemoryError: the system has no memory left.
         """
         if arena is None:
             arena = aligned_bytes(outside.arena_bytes)

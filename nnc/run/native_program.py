@@ -100,7 +100,7 @@ class ProgramAbi:
         return self.order == (*range(len(self.made)),)
 
     def words(self, states: int) -> FrameLayout:
-        """The layout of the program's frames."""
+        """Returns the layout of the program's frames."""
         return FrameLayout(len(self.inputs), len(self.made), len(self.constants), self.loops, states)
 
 
@@ -161,7 +161,7 @@ class NativeCode:
         return self.parts().natives
 
     def entry(self, apart: bool) -> Entry:
-        """The compiled program.
+        """Returns the compiled program.
 
         Args:
             apart: whether each step can be called by itself.
@@ -178,13 +178,13 @@ class NativeCode:
             apart: whether each step can be called by itself.
 
         Raises:
-            InternalError: the compiler does not take a text.
+            InternalError: the compiler refuses a text.
         """
         self.entry(apart)
 
     def functions(self) -> Mapping[int, Function]:
-        """The compiled kernels, each as a function of its own, by identity of the step: kernels in a program's own text are
-        compiled as parts of them are.
+        """Returns the compiled kernels, each as a function of its own, by identity of the step: kernels in a program's own text
+        are compiled as parts of them are.
         """
         held = {key: native for key, native in self.natives.items() if native.is_held}
         others = {key: native for key, native in self.natives.items() if key not in held}

@@ -14,7 +14,7 @@ from nnc.run.store.cache import CacheEntry
 
 
 class Prefetch(Protocol):
-    """A block within which a program is made: memory that its first call will write to is made ready meanwhile."""
+    """Prefetches the memory that a program's first call will write to, while the program is made within this block."""
 
     room: CallMemory | None  # the memory of the first call, once the program is known
 

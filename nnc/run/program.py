@@ -44,7 +44,7 @@ class Program:
 
     @classmethod
     def of(cls, planned: Planned, schedule: Schedule, choose: Callable[[Step], Kernel]) -> Program:
-        """The program of a plan and a schedule; `choose` gives the kernel of a step."""
+        """Returns the program of a plan and a schedule; `choose` gives the kernel of a step."""
         kernels = {id(step): choose(step) for step in walk(planned.bound.steps) if step.region is None}
         parts = ProgramParts(planned, schedule, kernels, {})
         return cls(lambda: parts, len(schedule.streams) > 1)
@@ -53,8 +53,8 @@ class Program:
         """Returns the program as machine code, if it has compiled kernels and the compiler works; compilation begins.
 
         Args:
-            queue: prints the kernels.
-            form: of the machine code: whether it calls the steps, or queues them on a device.
+            queue: the queue that prints the kernels.
+            form: the kind of machine code: it calls the steps, or queues them on a device.
         """
         found, compiler = self.parts(), queue.compiler
         known = queue.of(found.planned, found.kernels)
@@ -80,7 +80,7 @@ class Program:
         """Waits for the machine code, if the program has any.
 
         Raises:
-            InternalError: the compiler does not take a text.
+            InternalError: the compiler refuses a text.
         """
         if self.code is not None:
             self.code.load(self._is_apart)
@@ -135,7 +135,7 @@ class Program:
         return self.code.parts().printed if self.code is not None else {}
 
     def functions(self) -> Mapping[int, Function]:
-        """The compiled kernels of steps, each as a function of its own, by identity."""
+        """Returns the compiled kernels of steps, each as a function of its own, by identity."""
         return self.code.functions() if self.code is not None else {}
 
     def kernel_of(self, step: Step) -> Kernel:
@@ -152,10 +152,10 @@ class Program:
         return is_plain and not self.code.entry(False).blocks
 
     def run(self, inputs: Sequence[NDArray]) -> list[NDArray]:
-        """The outputs for `inputs`, arrays of the specs that the program was lowered for.
+        """Returns the outputs for `inputs`, arrays of the specs that the program was lowered for.
 
         Raises:
-            ArgumentError: another number of inputs.
+            ArgumentError: the number of inputs is wrong.
             ShapeError, DTypeError: an input has another spec.
         """
         try:
@@ -201,7 +201,7 @@ class Program:
         return make_cost(self.planned)
 
     def as_text(self) -> str:
-        """The readable form: buffers with their places, steps with their kernels."""
+        """Returns the readable form: buffers with their places, steps with their kernels."""
         return program_text(self.planned, lambda step: self.kernel_of(step).backend)
 
     def __str__(self) -> str:

@@ -14,22 +14,14 @@ from nnc.run.program import Program
 
 
 class Tapes:
-    """The tapes of a program: lists of Python's objects that grow, and lie in no memory of a device.
-
-    Args:
-        program: whose tapes these are.
-    """
+    """The tapes of a program: lists of Python objects that grow, and lie in no device's memory."""
 
     def __init__(self, program: Program) -> None:
         self._program = program
         self._handles: dict[int, NDArray] = {}  # by buffer
 
     def array(self, view: View) -> NDArray:
-        """The array of a view of a tape.
-
-        Args:
-            view: of a step.
-        """
+        """Returns the array of a view of a tape."""
         spec = self._program.bound.buffers[view.buffer].symbol.spec
         handle = self._handles.setdefault(view.buffer, np.empty(spec.shape, spec.dtype))
         return as_strided(handle, view.spec.shape, view.strides)
@@ -44,12 +36,11 @@ def run_step(step: Step, kernel: Callable[..., None], arrays: Sequence[NDArray])
     """Runs a step without NumPy's warnings of infinities and NaNs, as programs of the CPU do.
 
     Args:
-        step: of a program.
-        kernel: computes its outputs.
-        arrays: its inputs, then its outputs.
+        kernel: computes the step's outputs.
+        arrays: the step's inputs, then its outputs.
 
     Raises:
-        NncError: the step refuses its operands, worded for the user's line.
+        NncError: the step refuses its operands; the message names the user's line.
     """
     count = len(step.inputs)
     bound: Run = kernel, list(arrays[:count]), list(arrays[count:]), step.params

@@ -34,20 +34,13 @@ class QueuedCode(NativeCode):
             return self.compiler.load_entry(self._text, {}, None)
 
     def expect(self, apart: bool) -> None:
-        """Announces that the entry will be asked for.
-
-        Args:
-            apart: is of no interest: steps are queued one by one in any case.
-        """
+        """Announces that the entry will be needed. `apart` is ignored: steps are queued one by one in any case."""
         self.compiler.expect(self._text)
 
     def load(self, apart: bool) -> None:
-        """Waits for the machine code.
-
-        Args:
-            apart: is of no interest.
+        """Waits for the machine code. `apart` is ignored.
 
         Raises:
-            InternalError: the compiler does not take a text.
+            InternalError: the compiler refuses a text.
         """
         assert self.queueing.address

@@ -152,7 +152,7 @@ class Cost:
 
 
 def make_memory_plan(planned: Planned) -> MemoryPlan:
-    """The report of a plan."""
+    """Returns the report of a plan."""
     totals = dict.fromkeys(Kind, 0)
     kept, rows = 0, []
     end = max((end for ranges in planned.bound.intervals for _, end in ranges), default=1)
@@ -222,7 +222,7 @@ def _recomputed_text(cost: Cost) -> str:
 
 
 def make_cost(planned: Planned) -> Cost:
-    """The cost of each step."""
+    """Returns the cost of each step."""
     rows = []
     for step in planned.bound.steps:
         flops, nbytes = step_flops(step), step_bytes(step)
@@ -232,7 +232,7 @@ def make_cost(planned: Planned) -> Cost:
 
 
 def program_text(planned: Planned, backend: Callable[[Step], str]) -> str:
-    """The readable form of a planned program; `backend` names the backend that runs a step."""
+    """Returns the readable form of a planned program; `backend` names the backend that runs a step."""
     bound = planned.bound
     lines = [
         f"program {bound.name}: {len(bound.steps)} steps, arena {planned.arena_bytes} bytes, "

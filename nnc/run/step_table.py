@@ -25,7 +25,9 @@ _PACKED = 0  # in the place of the number of operands: the kernel takes a pointe
 
 @dataclass(slots=True)
 class StepTable:
-    """Rows for steps in a row. Integers and pointers are operands alike: both are words that are passed in the same places."""
+    """Rows for steps in a row. Integers and pointers are operands of one kind: both are words that are passed in the same
+    places.
+    """
 
     functions: list[str] = field(default_factory=list)
     words: list[int] = field(default_factory=list)
@@ -35,8 +37,8 @@ class StepTable:
         """Appends a row.
 
         Args:
-            failure: the number to return if the kernel refuses.
-            operands: for each a word of the frame, by its position, and the offset from its address.
+            failure: the number to return if the kernel refuses its operands.
+            operands: for each operand, the position of a word of the frame, and an offset from the address in that word.
         """
         self.functions.append(native.name)
         self.words += failure, len(operands), _PACKED if native.packed else len(operands)
@@ -45,7 +47,7 @@ class StepTable:
         self.room = max(self.room, len(operands))
 
     def text(self, name: str) -> str:
-        """The constants `@{name}.functions` and `@{name}.words`."""
+        """Returns the constants `@{name}.functions` and `@{name}.words`."""
         functions = ", ".join([f"ptr @{function}" for function in self.functions])
         words = ", ".join([f"i64 {word}" for word in self.words])
         return (
@@ -56,12 +58,10 @@ class StepTable:
 
 @cache
 def runner() -> Native:
-    """The function (frame, functions, words, rows, room) -> i64 that runs the rows of a table.
+    """Returns the compiled function (frame, functions, words, rows, room) -> i64 that runs the rows of a table.
 
-    `room` is memory for the operands of any row.
-
-    Returns:
-        0, or the failure of the first row whose kernel returned anything else.
+    `room` is memory for the operands of any row. The function returns 0, or the failure of the first row whose kernel did not
+    return 0.
     """
     parameters = ("ptr", "frame"), ("ptr", "functions"), ("ptr", "words"), ("i64", "rows"), ("ptr", "room")
     code = Code("KERNEL", parameters)

@@ -62,7 +62,7 @@ class _Progress:
 
 
 def _started(count: int) -> ThreadPoolExecutor:
-    """A pool all of whose threads have begun."""
+    """Returns a pool all of whose threads have begun."""
     pool, met = ThreadPoolExecutor(count, "nnc-stream"), threading.Barrier(count)
     wait([pool.submit(met.wait) for _ in range(count)])
     return pool
@@ -72,7 +72,7 @@ class StreamRunner:
     """The threads of a frame, which take one call at a time. They end when the frame is dropped.
 
     Args:
-        steps: runs the step at each position.
+        steps: for each position, the function that runs the step there.
         around: see `Around`.
     """
 
@@ -112,7 +112,7 @@ class StreamRunner:
                 del failure
 
     def _workers(self) -> ThreadPoolExecutor:
-        """The threads; new ones in a process that was forked, which has none of them."""
+        """Returns the threads; new ones in a process that was forked, which has none of them."""
         if self._pool is None or self._owner != os.getpid():
             self._owner = os.getpid()
             self._pool = undisturbed(lambda: _started(len(self._streams) - 1))

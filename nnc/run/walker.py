@@ -24,13 +24,10 @@ class _Stopped(Exception):  # noqa: N818
 
 
 class Walker:
-    """Runs the launches of a program on the words of a frame.
+    """Runs a program's launches from Python, on the words of a frame.
 
     Args:
-        launches: of the program.
-        words: of the frame.
-        driver: of the device.
-        watch: is called before each step is launched, with the addresses of its operands and the handle of its stream.
+        watch: called before each launch, with the addresses of the step's operands and the handle of its stream.
     """
 
     def __init__(self, launches: Launches, words: Any, driver: Driver, watch: Watch | None = None) -> None:
@@ -107,7 +104,7 @@ class Walker:
             self._drive("cuLaunchKernel", kernel, *extents, self._stream, ctypes.addressof(pointers), None)
 
     def _operand(self, step: Step, number: int) -> int:
-        """The address of an operand of a launch."""
+        """Returns the address of an operand of a launch."""
         views = (*step.inputs, *step.outputs)
         if number == len(views):
             return int(self._words[self._launches.status_word(step)])

@@ -50,7 +50,7 @@ def check_grads(
         eps: step.
         atol: absolute bound; the default fits the dtype.
         rtol: relative bound; the default fits the dtype (1e-6 in float64).
-        seed: of the directions.
+        seed: the seed of the directions.
 
     Raises:
         AssertionError: a derivative is wrong; the message says which, and by how much.
@@ -128,7 +128,7 @@ def central_difference(f: Fun, args: tuple[Any, ...], direction: tuple[Any, ...]
     Args:
         f: function of arrays.
         args: where the derivative is taken, a tuple of pytrees.
-        direction: along which, a tuple like `args`.
+        direction: the direction of the derivative, a tuple like `args`.
         eps: the step h.
 
     Example:

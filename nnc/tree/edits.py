@@ -114,7 +114,7 @@ def _check_arguments(where: Any, replace: Any, replace_fn: Any) -> None:
 
 
 def _found(where: Callable[[Any], Any], tree: Any, marked: Any) -> Any:
-    """The result of `where` for the tree of marks; its mistakes are those that it makes with the tree itself."""
+    """Returns the result of `where` for the tree of marks; its mistakes are those that it makes with the tree itself."""
     where(tree)
     try:
         return where(marked)
@@ -134,7 +134,7 @@ def _stand_in(marked: Any, nodes: Sequence[Any]) -> bool:
 
 
 def _no_node(marked: Any, nodes: Sequence[Any]) -> TreeError:
-    """The error for nodes that `_stand_in` refuses."""
+    """Returns the error for nodes that `_stand_in` refuses."""
     for i, node in enumerate(nodes):
         if node is None:
             problem, fix = "is None, which is no leaf", "pass is_leaf=lambda x: x is None."

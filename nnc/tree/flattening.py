@@ -20,7 +20,7 @@ IsLeaf = Callable[[Any], bool] | None
 
 
 def flatten(tree: Any, is_leaf: IsLeaf = None) -> tuple[list[Array], TreeDef]:
-    """The leaves of `tree` in order, and its structure.
+    """Returns the leaves of `tree` in order, and its structure.
 
     Args:
         tree: a pytree.
@@ -70,7 +70,7 @@ def _check_depth(tree: Any) -> None:
 
 
 def unflatten(treedef: TreeDef, leaves: Iterable[Any]) -> Any:
-    """The tree of structure `treedef` with these leaves.
+    """Returns the tree of structure `treedef` with these leaves.
 
     Args:
         treedef: a structure.
@@ -97,7 +97,7 @@ def unflatten(treedef: TreeDef, leaves: Iterable[Any]) -> Any:
 
 
 def unflatten_like(tree: Any, leaves: Sequence[Any]) -> Any:
-    """A tree of the structure of `tree` with these leaves.
+    """Returns a tree of the structure of `tree` with these leaves.
 
     Args:
         tree: a pytree whose structure is taken.
@@ -107,7 +107,7 @@ def unflatten_like(tree: Any, leaves: Sequence[Any]) -> Any:
 
 
 def leaves(tree: Any, is_leaf: IsLeaf = None) -> list[Array]:
-    """The leaves of `tree` in order: arrays, and any other leaves, which types leave out.
+    """Returns the leaves of `tree` in order: arrays, and any other leaves, which types leave out.
 
     Args:
         tree: a pytree.
@@ -121,7 +121,7 @@ def leaves(tree: Any, is_leaf: IsLeaf = None) -> list[Array]:
 
 
 def structure(tree: Any, is_leaf: IsLeaf = None) -> TreeDef:
-    """The structure of `tree`.
+    """Returns the structure of `tree`.
 
     Args:
         tree: a pytree.
@@ -148,7 +148,7 @@ def all_leaves(leaves: Iterable[Any]) -> bool:
 
 
 def flatten_with_path(tree: Any, is_leaf: IsLeaf = None) -> tuple[list[tuple[str, Array]], TreeDef]:
-    """The leaves of `tree` in order, each with its path, and its structure; see `leaves_with_path`.
+    """Returns the leaves of `tree` in order, each with its path, and its structure; see `leaves_with_path`.
 
     Args:
         tree: a pytree.
@@ -181,7 +181,7 @@ def leaves_with_path(tree: Any, is_leaf: IsLeaf = None) -> list[tuple[str, Array
 
 
 def paths(treedef: TreeDef) -> list[list[str]]:
-    """The path of each leaf, entry by entry: `["layers"]`, `[0]`, `.weight`.
+    """Returns the path of each leaf, entry by entry: `["layers"]`, `[0]`, `.weight`.
 
     Args:
         treedef: a structure.
@@ -204,7 +204,7 @@ class Container:
 
 
 def containers(treedef: TreeDef) -> list[Container]:
-    """The containers of a structure, from the root on.
+    """Returns the containers of a structure, from the root on.
 
     Args:
         treedef: a structure.

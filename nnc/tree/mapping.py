@@ -83,7 +83,7 @@ def map_with_path(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf 
 
 
 def _columns(where: str, treedef: TreeDef, tree: Any, rest: tuple[Any, ...], is_leaf: IsLeaf) -> list[list[Any]]:
-    """The leaves of each tree of `rest`, whose structures must be `treedef`, that of `tree`."""
+    """Returns the leaves of each tree of `rest`, whose structures must be `treedef`, that of `tree`."""
     found = []
     for i, other in enumerate(rest):
         leaves, structure = flatten(other, is_leaf)
@@ -127,7 +127,8 @@ def reduce(
 
 
 def broadcast_prefix(prefix: Any, tree: Any, is_leaf: IsLeaf = None, where: str = "tree") -> list[Any]:
-    """A value of `prefix` for each leaf of `tree`; `prefix` has the structure of `tree` or of a part of it from the root.
+    """Returns a value of `prefix` for each leaf of `tree`; `prefix` has the structure of `tree` or of a part of it from the
+    root.
 
     Args:
         prefix: a tree that ends where values stand.

@@ -16,7 +16,7 @@ def tree_mismatch(
     where: str, left_name: str, left: Any, right_name: str, right: Any, fix: str | None = None,
     operands: Mapping[str, Any] | None = None,
 ) -> TreeError:  # fmt: skip
-    """The error for two trees that should have one structure; it lists every path on which they differ, both sides.
+    """Returns the error for two trees that should have one structure; it lists every path on which they differ, both sides.
 
     Args:
         where: the function the user called, for messages.
@@ -62,7 +62,7 @@ class Change:
     Args:
         path: entry by entry.
         old: the setting of a dataclass on the left, or the class of the container.
-        new: likewise on the right.
+        new: the same on the right.
         is_setting: whether it is a setting.
     """
 
@@ -79,7 +79,7 @@ class Change:
 
 
 def changes_of_containers(left: TreeDef, right: TreeDef) -> list[Change]:
-    """The settings, and classes of containers, in which two structures with leaves at the same paths differ.
+    """Returns the settings, and classes of containers, in which two structures with leaves at the same paths differ.
 
     Args:
         left: a structure.

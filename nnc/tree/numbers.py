@@ -15,7 +15,8 @@ from nnc.tree.registration import NAMESPACE, Settings
 
 
 def change_numbers(tree: Any, change: Callable[[int, int | float], Any]) -> Any:
-    """The tree with other values in place of ints and floats that are settings; fields declared static stay as they are.
+    """Returns the tree with other values in place of ints and floats that are settings; fields declared static stay as they
+    are.
 
     Args:
         tree: a pytree that was flattened before.

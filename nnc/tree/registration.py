@@ -177,7 +177,7 @@ class _Split:
 
     @classmethod
     def of(cls, names: Sequence[str], are_settings: Sequence[bool | None], types: Sequence[type]) -> _Split:
-        """The split of fields with these names and types of values; None stands for a field without a value."""
+        """Returns the split of fields with these names and types of values; None stands for a field without a value."""
         checked = tuple([i for i, kind in enumerate(types) if hasattr(kind, "check_field")])
         children = tuple([is_setting is False for is_setting in are_settings])
         settings = tuple([is_setting is True for is_setting in are_settings])

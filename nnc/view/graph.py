@@ -170,7 +170,7 @@ class _Draw:
 
 
 def draw_graph(graph: Graph) -> Picture:
-    """The picture of a graph."""
+    """Returns the picture of a graph."""
     draw = _Draw(graph)
     svg, width, height = draw.drawing(graph)
     text = document((svg,), width, height, STYLE, f"graph {graph.name}", margin=_MARGIN, data_start=draw.start)
@@ -178,7 +178,7 @@ def draw_graph(graph: Graph) -> Picture:
 
 
 def _width(*lines: str) -> float:
-    """The room that the longest of these lines takes in a box, up to `_WIDEST`."""
+    """Returns the room that the longest of these lines takes in a box, up to `_WIDEST`."""
     return min(max(map(len, lines)) * CHARACTER * _FONT + _PAD, _WIDEST)
 
 

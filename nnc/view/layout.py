@@ -44,7 +44,7 @@ class Layout:
 def lay_out(
     sizes: Sequence[Point], reads: Sequence[Sequence[int]], given: Iterable[int], light: Iterable[int], port: float
 ) -> Layout:
-    """The layout of boxes.
+    """Returns the layout of boxes.
 
     Args:
         sizes: (width, height) of each box.
@@ -89,7 +89,7 @@ def lay_out(
 def _find_rows(
     widths: Sequence[float], reads: Sequence[Sequence[int]], given: frozenset[int], light: frozenset[int]
 ) -> list[int]:
-    """The row of each box: below all that it reads; further down where that makes more wires shorter than longer."""
+    """Returns the row of each box: below all that it reads; further down where that makes more wires shorter than longer."""
     count = len(reads)
     readers: list[list[int]] = [[] for _ in reads]
     rows = [0] * count
@@ -110,7 +110,7 @@ def _find_rows(
     after: dict[int, int] = {}  # where to look on from a row that is full
 
     def place(i: int, row: int, step: int) -> int:
-        """The first row from `row` on that has room."""
+        """Returns the first row from `row` on that has room."""
         passed = []
         while filled.get(row, 0.0) >= _WIDEST:
             passed.append(row)
@@ -196,7 +196,7 @@ class _Grid:
 
 
 def _find_lanes(wires: Sequence[tuple[int, int]], rows: Sequence[int]) -> tuple[dict[int, int], int]:
-    """The lane of each box that far ones read, and the number of lanes; a lane is used again where it is free."""
+    """Returns the lane of each box that far ones read, and the number of lanes; a lane is used again where it is free."""
     last: dict[int, int] = {}
     for a, b in wires:
         last[a] = max(last.get(a, 0), rows[b])

@@ -27,7 +27,9 @@ STYLE = """
 
 
 def draw_memory(plan: MemoryPlan, name: str = "memory plan") -> Picture:
-    """The picture of a plan: the arena with the live bytes as a line, and above it, by another scale, the memory outside."""
+    """Returns the picture of a plan: the arena with the live bytes as a line, and above it, by another scale, the memory
+    outside.
+    """
     steps = max((row.last + 1 for row in plan.rows), default=0)
     above = sum(row.size for row in plan.rows if row.offset is None)
     across = Scale(max(steps, 1), _LEFT, _LEFT + _WIDTH)
@@ -56,7 +58,7 @@ _LEGEND = (
 
 
 def bottoms(rows: Sequence[MemoryRow]) -> list[int]:
-    """The address at which each row is drawn: its own in the arena, outside one after the other."""
+    """Returns the address at which each row is drawn: its own in the arena, outside one after the other."""
     places, above = [], 0
     for row in rows:
         places.append(above if row.offset is None else row.offset)
@@ -85,7 +87,7 @@ def _rectangle(row: MemoryRow, bottom: int, across: Scale, up: Scale, arena: int
 
 
 def _shade(size: int, arena: int) -> int:
-    """The more of the arena, the darker: a shade for each factor of 4."""
+    """Returns the more of the arena, the darker: a shade for each factor of 4."""
     return max(0, len(_SHADES) - 1 - int(math.log(max(arena, 1) / max(size, 1), 4)))
 
 
@@ -121,7 +123,7 @@ def _live_line(plan: MemoryPlan, steps: int, across: Scale, up: Scale) -> str:
 
 
 def live_bytes(rows: Sequence[MemoryRow], steps: int) -> list[int]:
-    """The bytes of the arena that are live at each step."""
+    """Returns the bytes of the arena that are live at each step."""
     changes = [0] * (steps + 1)
     for row in rows:
         if row.offset is not None:

@@ -63,12 +63,12 @@ class Picture:
         return self.svg
 
     def _repr_html_(self) -> str:
-        """The page in a frame of its own, so that neither its style nor its script meets the notebook's."""
+        """Returns the page in a frame of its own, so that neither its style nor its script meets the notebook's."""
         style = f"width:100%;height:{_HEIGHT}px;border:1px solid #ccc"
         return f'<iframe sandbox="allow-scripts" style="{style}" srcdoc="{escape(self.html)}"></iframe>'
 
 
 @cache
 def asset(name: str) -> str:
-    """A file of this package."""
+    """Returns a file of this package."""
     return files("nnc.view").joinpath(name).read_text(encoding="utf-8")

@@ -19,7 +19,7 @@ def clean(text: str) -> str:
 
 
 def element(name: str, content: str | Iterable[str] = (), **attributes: object) -> str:
-    r"""An element around `content`, which is SVG already; attributes of None are left out, `_` in their names is `-`.
+    r"""Returns an element around `content`, which is SVG already; attributes of None are left out, `_` in their names is `-`.
 
     Example:
         >>> from nnc.view.svg import element
@@ -36,7 +36,7 @@ def element(name: str, content: str | Iterable[str] = (), **attributes: object) 
 
 
 def label(text: str, x: float, y: float, **attributes: object) -> str:
-    """A line of text."""
+    """Returns a line of text."""
     return element("text", clean(text), x=x, y=y, **attributes)
 
 
@@ -46,12 +46,12 @@ def title(text: str) -> str:
 
 
 def number(value: float) -> str:
-    """A coordinate, to a hundredth."""
+    """Returns a coordinate, to a hundredth."""
     return f"{value:.2f}".rstrip("0").rstrip(".")
 
 
 def shorten(text: str, width: float, size: float) -> str:
-    """The part of `text` that fits into `width` at a font of that size; nothing where that is hardly a word."""
+    """Returns the part of `text` that fits into `width` at a font of that size; nothing where that is hardly a word."""
     room = int(width / (CHARACTER * size) + 1e-6)
     if len(text) <= room:
         return text
@@ -68,7 +68,7 @@ def document(
     margin: float = 0.0,
     **attributes: object,
 ) -> str:
-    """A whole picture: `content`, which takes width × height, with a margin around it."""
+    """Returns a whole picture: `content`, which takes width × height, with a margin around it."""
     corner = number(-margin) if margin else "0"
     size = width + 2 * margin, height + 2 * margin
     return element(
@@ -86,7 +86,7 @@ def document(
 
 
 def steps_of_color(names: Iterable[str]) -> dict[str, str]:
-    """A light colour for each name; neighbours in the order of appearance are far apart (steps by the golden ratio)."""
+    """Returns a light colour for each name; neighbours in the order of appearance are far apart (steps by the golden ratio)."""
     return {name: f"hsl({round(i * 222.492) % 360} 60% 78%)" for i, name in enumerate(dict.fromkeys(names))}
 
 
@@ -99,7 +99,7 @@ class Scale:
     last: float
 
     def __call__(self, value: float) -> float:
-        """The place of a number."""
+        """Returns the place of a number."""
         return self.first + (self.last - self.first) * value / self.end
 
     def marks(self, count: int, base: float = 10) -> Sequence[float]:

@@ -39,7 +39,7 @@ _ALIGNMENT = 64
 
 
 def found_lapack() -> Lapack:
-    """The library, of a kernel that is chosen only where there is one."""
+    """Returns the library, of a kernel that is chosen only where there is one."""
     library = lapack()
     if library is None:
         raise InternalError("a kernel of LAPACK was chosen without the library")
@@ -76,19 +76,19 @@ class MatrixPrinter:
             yield pointers
 
     def native(self) -> Native:
-        """The finished kernel."""
+        """Returns the finished kernel."""
         self.code.line(f"call void @nnc_set_float_mode(i64 {self.mode})")
         made = self.printer.native()
         return Native(made.text, self.symbols)
 
     def number(self, value: int) -> str:
-        """The address of an integer that a routine reads."""
+        """Returns the address of an integer that a routine reads."""
         room = self.code.room(8)
         self.code.line(f"store i64 {value}, ptr {room}")
         return room
 
     def letter(self, value: str) -> str:
-        """The address of a letter that a routine reads."""
+        """Returns the address of a letter that a routine reads."""
         room = self.code.room(1)
         self.code.line(f"store i8 {ord(value)}, ptr {room}")
         return room
@@ -230,7 +230,7 @@ def _det(p: MatrixPrinter, step: Step, pieces: Pieces) -> None:
 
 
 def _sign_and_log(p: MatrixPrinter, source: str) -> tuple[Value, Value]:
-    """The sign and the logarithm of the determinant, by LU; 0 and -inf for a singular matrix."""
+    """Returns the sign and the logarithm of the determinant, by LU; 0 and -inf for a singular matrix."""
     code, n = p.code, p.views[0].spec.shape[-1]
     p.gather(p.views[0], source, p.at["a"])
     info = p.call("getrf", n, n, p.at["a"], n, p.at["pivots"])

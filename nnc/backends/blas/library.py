@@ -26,14 +26,14 @@ class Lapack:
         return f"scipy_{'s' if dtype.itemsize == 4 else 'd'}{routine}_64_"
 
     def address(self, symbol: str) -> int:
-        """The address of a function."""
+        """Returns the address of a function."""
         found = ctypes.cast(getattr(self.functions, symbol), c_void_p).value
         if found is None:
             raise BackendError(f"LAPACK has no function {symbol}")
         return found
 
     def room(self, routine: str, dtype: DType, arguments: Sequence[bytes | int | None]) -> tuple[int, int]:
-        """The numbers of elements and of integers of workspace that a routine asks for.
+        """Returns the numbers of elements and of integers of workspace that a routine asks for.
 
         `arguments` are those before `work`: letters, sizes, and None for tensors. Routines without integer workspace ask for 0.
         """

@@ -46,7 +46,7 @@ def _lu(p: MatrixPrinter, step: Step, pieces: Pieces) -> None:
 
 
 def _schur_parts(spec: TensorSpec, suffix: str = "") -> dict[str, int]:
-    """The matrix, which becomes T, and Z, eigenvalues, workspace."""
+    """Returns the matrix, which becomes T, and Z, eigenvalues, workspace."""
     n, size = square_sizes((spec,))
     arguments = (b"V", b"N", None, n, None, n, None, None, None, None, n)
     elements, _ = found_lapack().room("gees", spec.dtype, arguments)

@@ -18,16 +18,16 @@ __all__ = ["candidate_kernels", "choose_kernel", "expected_compiler"]
 def candidate_kernels(
     command: Command, specs: tuple[TensorSpec, ...], params: Mapping[str, Any], machine: Target
 ) -> list[Kernel]:
-    """The kernel that `choose_kernel` gives: there are no others.
+    """Returns the kernel that `choose_kernel` gives: there are no others.
 
     Raises:
-        BackendError: the command has neither kernel nor reference.
+        BackendError: the command has neither a kernel nor a reference.
     """
     return [choose_kernel(command, specs, params, machine)]
 
 
 @cache
 def expected_compiler() -> CudaCompiler | None:
-    """The compiler of kernels and entries; None where entries cannot be compiled."""
+    """Returns the compiler of kernels and entries; None where entries cannot be compiled."""
     found = load_kernels(CPU).expected_compiler()
     return None if found is None else CudaCompiler(found)

@@ -41,7 +41,7 @@ class Site:
         return crc32(repr((self.name, self.size, self.stride, self.line)).encode())
 
     def describe(self, line: str) -> str:
-        """The collective and its line, or `line` where that is not known."""
+        """Returns the collective and its line, or `line` where that is not known."""
         found = self.line or line
         return f"{self.name} of {found}" if found else self.name
 
@@ -55,7 +55,7 @@ class Site:
 
 @dataclass(frozen=True, eq=False)
 class Board:
-    """The cells of the processes of this machine, of which number `own` is this one's."""
+    """The cells of this machine's processes; number `own` is this process's."""
 
     cells: Any
     own: int
@@ -63,7 +63,7 @@ class Board:
 
     @staticmethod
     def of(neighbours: Any) -> Board:
-        """The board of the processes of a communicator, all of which call this.
+        """Makes the board of a communicator's processes, which must all call this.
 
         Args:
             neighbours: mpi4py's communicator of processes that share memory.
@@ -96,7 +96,7 @@ class Board:
         return int(self.cells.ctypes.data) + self.own * CELL.itemsize
 
     def add(self, site: Site) -> int:
-        """The number of a collective, which the board knows from then on."""
+        """Returns the number of a collective, which the board knows from then on."""
         number = site.number
         self.sites.setdefault(number, site)
         return number

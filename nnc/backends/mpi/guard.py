@@ -108,7 +108,7 @@ class ProcessGuard:
                 self.end_all(problem)
 
     def _next_process(self) -> int | None:
-        """A descriptor that tells when the next process of this machine is gone, where the system has such."""
+        """Returns a descriptor that tells when the next process of this machine is gone, where the system has such."""
         if len(self.board.cells) == 1 or not hasattr(os, "pidfd_open"):
             return None
         try:
@@ -138,7 +138,7 @@ class ProcessGuard:
         mine["waits"] = (site.describe(line) if site else f"a collective of {line}").encode()[:TEXT]
 
     def _problem(self, now: float) -> str | None:
-        """The reason for which this process waits in vain, if it does."""
+        """Returns the reason for which this process waits in vain, if it does."""
         mine = self.board.mine
         entered, left = int(mine["entered"]), int(mine["left"])
         if entered == left or entered != self.entered:
@@ -207,7 +207,9 @@ def install(mpi: Any, board: Board) -> ProcessGuard:
 
 
 def _user_line(frame: FrameType | None) -> str:
-    """The innermost line of a stack that is the user's, neither of nnc nor of Python's library; empty where there is none."""
+    """Returns the innermost line of a stack that is the user's, neither of nnc nor of Python's library; empty where there is
+    none.
+    """
     while frame is not None:
         if _is_of_user(frame):
             return str(SourceLine(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_qualname))
@@ -216,7 +218,7 @@ def _user_line(frame: FrameType | None) -> str:
 
 
 def _line_of(trace: TracebackType | None) -> str:
-    """The innermost line of a traceback that is the user's."""
+    """Returns the innermost line of a traceback that is the user's."""
     found = "an unknown line"
     while trace is not None:
         code = trace.tb_frame.f_code

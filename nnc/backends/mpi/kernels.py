@@ -47,7 +47,7 @@ def _group(params: Params) -> Any:
 
 
 def _bytes(x: NDArray) -> NDArray:
-    """The bytes of an array whose elements lie side by side."""
+    """Returns the bytes of an array whose elements lie side by side."""
     return x.reshape(-1).view(np.uint8)
 
 
@@ -68,7 +68,7 @@ def _is_summed_by_mpi(dtype: DType) -> bool:
 
 
 def _gathered(x: NDArray, params: Params) -> NDArray:
-    """The values of all places."""
+    """Returns the values of all places."""
     rows = np.empty((params["size"], *x.shape), x.dtype)
     _group(params).Allgather(_bytes(_contiguous(x)), _bytes(rows))
     return rows
@@ -109,7 +109,7 @@ def _run_all_gather(inputs: Arrays, outputs: Arrays, params: Params) -> None:
 
 
 def _exchanged(x: NDArray, params: Params) -> NDArray:
-    """The parts of all places for this one."""
+    """Returns the parts of all places for this one."""
     parts = np.empty(x.shape, x.dtype)
     _group(params).Alltoall(_bytes(_contiguous(x)), _bytes(parts))
     return parts
@@ -135,7 +135,7 @@ def _run_ppermute(inputs: Arrays, outputs: Arrays, params: Params) -> None:
 
 
 def partners(params: Params, place: int) -> tuple[int | None, int | None]:
-    """The place from which one gets a value, and the place to which its value goes."""
+    """Returns the place from which one gets a value, and the place to which its value goes."""
     sources = {target: source for source, target in params["perm"]}
     return sources.get(place), dict(params["perm"]).get(place)
 
@@ -156,7 +156,7 @@ class _MpiCall:
         self._group = _group(step.params)
 
     def handle(self, value: Any) -> str:
-        """An argument of the call: a communicator, a datatype or an operation."""
+        """Returns an argument of the call: a communicator, a datatype or an operation."""
         number: int = self._mpi._handleof(value)
         if self._mpi._sizeof(value) == ctypes.sizeof(ctypes.c_int):
             return f"i32 {ctypes.c_int32(number).value}"
@@ -168,11 +168,11 @@ class _MpiCall:
         return self.handle(self._group)
 
     def kind(self, dtype: DType) -> str:
-        """The argument for a datatype."""
+        """Returns the argument for a datatype."""
         return self.handle(getattr(self._mpi, _NAMES[dtype.name]))
 
     def place(self, number: int | None) -> str:
-        """The argument for a place along the axis; None for none."""
+        """Returns the argument for a place along the axis; None for none."""
         return f"i32 {self._mpi.PROC_NULL if number is None else number}"
 
     @property
@@ -186,15 +186,15 @@ class _MpiCall:
         return self.handle(self._mpi.BYTE)
 
     def operation(self, name: str) -> str:
-        """The argument for an operation."""
+        """Returns the argument for an operation."""
         return self.handle(getattr(self._mpi, name))
 
     def native(self, *arguments: str, before: str = "") -> Native | None:
-        """The kernel, which notes on the board that it waits; None where the function has no address that Python can find.
+        """Returns the kernel, which notes on the board that it waits; None where Python cannot find the function's address.
 
         Args:
-            arguments: of MPI's function.
-            before: text that makes values for them.
+            arguments: the arguments of MPI's function.
+            before: text that computes values for them.
         """
         address, board = _address(self._name), known_world().board
         if address is None:
@@ -204,7 +204,7 @@ class _MpiCall:
         return Native(self._text(arguments, before=before), {self._name: address})
 
     def _noting(self, address: int, board: Board, arguments: Sequence[str], before: str) -> Native:
-        """The kernel, which counts its calls on the board, and notes the collective before each."""
+        """Returns the kernel, which counts its calls on the board, and notes the collective before each."""
         params, line = self._step.params, self._step.source
         site = Site(self._step.command.name, params["size"], params["stride"], "" if line is None else str(line))
         before += (
@@ -228,7 +228,7 @@ class _MpiCall:
 
 
 def _count(name: str, number: int) -> str:
-    """The text that adds one to a number of the board."""
+    """Returns the text that adds one to a number of the board."""
     return (
         f"  %{name}_at = getelementptr i64, ptr @{_BOARD}, i64 {number}\n"
         f"  %{name} = load volatile i64, ptr %{name}_at\n"
@@ -238,7 +238,7 @@ def _count(name: str, number: int) -> str:
 
 
 def _address(name: str) -> int | None:
-    """The address of a function of the library of MPI, which mpi4py has loaded."""
+    """Returns the address of a function of the library of MPI, which mpi4py has loaded."""
     try:
         library = ctypes.CDLL(known_world().mpi.__file__)
         return ctypes.cast(getattr(library, name), ctypes.c_void_p).value
@@ -254,7 +254,7 @@ def _fits(step: Step) -> bool:
 
 
 def _reducing(name: str, operation: str = "SUM") -> Callable[[Step], Native | None]:
-    """The kernel of a function that reduces as many elements as the result has."""
+    """Returns the kernel of a function that reduces as many elements as the result has."""
 
     def native(step: Step) -> Native | None:
         spec = step.outputs[0].spec
@@ -273,7 +273,7 @@ def _is_reduced_by_mpi(dtype: DType, operation: str) -> bool:
 
 
 def _permuting(step: Step) -> Native | None:
-    """The kernel that sends a value to one place and receives that of another one, or zeros."""
+    """Returns the kernel that sends a value to one place and receives that of another one, or zeros."""
     if not _fits(step):
         return None
     call, spec = _MpiCall("MPI_Sendrecv", step), step.outputs[0].spec
@@ -288,7 +288,7 @@ def _permuting(step: Step) -> Native | None:
 
 
 def _moving(name: str, part: Callable[[Step], TensorSpec]) -> Callable[[Step], Native | None]:
-    """The kernel of a function that moves `part`, the value of one place, between each two."""
+    """Returns the kernel of a function that moves `part`, the value of one place, between each two."""
 
     def native(step: Step) -> Native | None:
         if not _fits(step):
@@ -315,7 +315,7 @@ def _add(command: Command, run: Callable[..., None], native: Callable[[Step], Na
 
 
 def _noting(name: str, run: Callable[..., None]) -> Callable[..., None]:
-    """A function that notes on the board that it waits for other processes."""
+    """Returns a function that notes on the board that it waits for other processes."""
 
     def noting(inputs: Arrays, outputs: Arrays, params: Params) -> None:
         with known_world().waiting(Site(name, params["size"], params["stride"])):

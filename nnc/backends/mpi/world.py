@@ -23,7 +23,7 @@ _WHERE = "nnc.distributed"
 
 @dataclass(frozen=True, eq=False)
 class World:
-    """All processes, which rank counts from 0, mpi4py's module, and the board of the machine, which a process by itself lacks."""
+    """All processes, whose ranks count from 0; mpi4py's module; and the board of the machine, which a single process lacks."""
 
     mpi: Any
     rank: int
@@ -32,7 +32,7 @@ class World:
 
     @staticmethod
     def of(mpi: Any) -> World:
-        """The processes of MPI's world; each takes its share of the processors of its machine."""
+        """Returns the processes of MPI's world; each takes its share of the processors of its machine."""
         everyone = mpi.COMM_WORLD
         if everyone.size == 1:
             return World(mpi, 0, 1, None)
@@ -52,12 +52,12 @@ class World:
         return nullcontext() if self.board is None else self.board.waiting(site)
 
     def place(self, size: int, stride: int) -> int:
-        """The number of this process along an axis of a mesh."""
+        """Returns the number of this process along an axis of a mesh."""
         return self.rank // stride % size
 
 
 def world() -> World | None:
-    """The processes; None where this one was started by itself.
+    """Returns the processes; None where this process was started by itself.
 
     Raises:
         BackendError: `mpiexec` started this process, and mpi4py cannot be imported.
@@ -79,7 +79,7 @@ def _world() -> World:
 
 
 def known_world() -> World:
-    """The processes, of a program that has more than one."""
+    """Returns the processes, of a program that has more than one."""
     found = world()
     if found is None:
         problem = "a collective of several processes runs in a process that was started by itself."
@@ -89,13 +89,13 @@ def known_world() -> World:
 
 @cache
 def communicator(size: int, stride: int) -> Any:
-    """The communicator of this process along an axis of a mesh; its ranks are the numbers along the axis.
+    """Returns the communicator of this process along an axis of a mesh; its ranks are the numbers along the axis.
 
-    All processes call this together, since all run the same program.
+    All processes must call this together; they do, since all run the same program.
 
     Args:
-        size: of the axis.
-        stride: how far apart the ranks of neighbours are.
+        size: the number of processes along the axis.
+        stride: the distance between the ranks of neighbours.
     """
     found = known_world()
     place = found.place(size, stride)

@@ -72,9 +72,9 @@ class Correction:
 class CallState:
     """The library's objects that calls need for one arena: a stream, memory objects, and lists of arguments.
 
-    It begins with the stream, the number of calls, the scratch memory, and of a correction: its number of calls, and the place in
-    the list of pointers, the bytes to skip, the elements in whole vectors and all elements of the tensor looked at. Each call
-    follows: its primitive, how many arguments it has, and how many of these are pointed at tensors; for each of the latter the
+    It begins with the stream, the number of calls, the scratch memory, and of a correction: its number of calls, and the place
+    in the list of pointers, the bytes to skip, the elements in whole vectors and all elements of the tensor looked at. Each
+    call follows: its primitive, how many arguments it has, and how many of these are pointed at tensors; for each tensor, the
     memory object, the tensor's place in the list of pointers, and the bytes to skip; then a pair (role, memory object) for each
     argument.
     """
@@ -118,7 +118,7 @@ def calls_native(
     workspace: bool = False,
     correction: Correction | None = None,
 ) -> Native:
-    """The kernel that runs the calls one after the other, and those of the correction where it has to."""
+    """Returns the kernel that runs the calls one after the other, and those of the correction where it has to."""
     names = [*(f"in{i}" for i in range(inputs)), *(f"out{i}" for i in range(outputs)), *["workspace"] * workspace]
     kept, more = tuple(calls), correction.calls if correction is not None else ()
     ends = [o.offset + o.desc.nbytes for call in (*kept, *more) for o in call.operands if not o.pointer]
@@ -130,7 +130,9 @@ def calls_native(
 
 @cache
 def _text(tensors: int, looked_at: DType | None) -> str:
-    """The function for so many tensors, which runs the calls of a `CallState`; with a correction where it looks at a tensor."""
+    """Returns the function for so many tensors, which runs the calls of a `CallState`; with a correction where it looks at a
+    tensor.
+    """
     code = Code("KERNEL", [*(("ptr", f"x{i}") for i in range(tensors)), ("ptr", "state")])
     pointers = code.room(_WORD * (tensors + 1))
     for tensor in range(tensors):

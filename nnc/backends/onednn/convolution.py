@@ -129,14 +129,14 @@ class _ConvolutionShape:
         return TensorSpec(self.shapes[tensor], self.dtype)
 
     def desc(self, tensor: int, strides: Strides | None) -> MemoryDesc:
-        """Describes a tensor of the primitive, in the order that strides of the problem's dtype say (None: any)."""
+        """Describes a tensor of the primitive, in the order that strides of the problem's dtype give (None: any)."""
         if strides is None:
             return MemoryDesc.any(self.shapes[tensor], self.computed)
         size, wide = self.dtype.itemsize, self.computed.itemsize
         return MemoryDesc.strided(self.shapes[tensor], self.computed, tuple(n // size * wide for n in strides))
 
     def dense(self) -> _AllStrides:
-        """The strides of tensors without gaps."""
+        """Returns the strides of tensors without gaps."""
         x, w, y = map(self.spec, (X, W, Y))
         if not self.channels_last:
             return row_major(x), row_major(w), row_major(y)
@@ -145,7 +145,7 @@ class _ConvolutionShape:
 
 @lru_cache(maxsize=1024)
 def _dense_channels_last(spec: TensorSpec) -> Strides:
-    """The strides of (N, C, *spatial) that lies as (N, *spatial, C)."""
+    """Returns the strides of (N, C, *spatial) that lies as (N, *spatial, C)."""
     n, c, *spatial = spec.shape
     return _first(row_major(spec.update(shape=(n, *spatial, c))))
 
@@ -192,7 +192,9 @@ def _is_dense(spec: TensorSpec, strides: Strides, dense: Strides) -> bool:
 
 
 def _dense_in(spec: TensorSpec, strides: Strides) -> Strides | None:
-    """The strides of the order, rows first or channels last, in which an activation lies without gaps; None where it has some."""
+    """Returns the strides of the order, rows first or channels last, in which an activation lies without gaps; None where it
+    has some.
+    """
     return next((d for d in (row_major(spec), _dense_channels_last(spec)) if _is_dense(spec, strides, d)), None)
 
 
@@ -219,7 +221,7 @@ def _create(
     """Returns the library's first choice, or its plain loop, for tensors in these layouts, where the result has those strides.
 
     Raises:
-        BackendError: the library has none.
+        BackendError: the library has no implementation.
     """
     low, high = zip(*problem.padding, strict=True)
     windows = (problem.stride, tuple(d - 1 for d in problem.dilation), low, high)
@@ -315,7 +317,9 @@ def _combined(problem: _ConvolutionShape, op: Combine, strides: Strides) -> Memo
 
 @dataclass(frozen=True)
 class _Choice:
-    """A primitive that computes in a dtype, and the one in float32 that follows where the weight holds infinities or NaNs then."""
+    """A primitive that computes in a dtype, and a primitive in float32 that runs after it if the weight holds infinities or
+    NaNs in that dtype.
+    """
 
     desc: PrimitiveDesc
     dtype: DType
@@ -385,7 +389,7 @@ class _Draft:
     operands: tuple[tuple[int, MemoryDesc, str, int], ...]
 
     def call(self, scratchpad: int, workspace: str, *, is_made: bool = True) -> Call:
-        """The call whose scratchpad begins at that byte of the workspace, which that pointer points to."""
+        """Returns the call whose scratchpad begins at that byte of the workspace, which that pointer points to."""
         operands = [Operand(r, desc, workspace if p == "workspace" else p, at) for r, desc, p, at in self.operands]
         if self.desc.scratchpad_bytes:
             operands.append(Operand(SCRATCHPAD, self._scratchpad, workspace, scratchpad))
@@ -408,8 +412,8 @@ class _Plan:
     correction: _CorrectionPlan | None = None
 
     def native(self, room: int, inputs: int) -> Native:
-        """The compiled function of so many inputs, an output and a workspace of `room` bytes, if that is not 0. Where it is too
-        small, since it was planned for tensors without gaps, the function takes scratch memory.
+        """Returns the compiled function of so many inputs, an output and a workspace of `room` bytes, if that is not 0. Where
+        it is too small, since it was planned for tensors without gaps, the function takes scratch memory.
         """
         calls = [draft.call(self.scratchpad, "workspace" if self.nbytes <= room else "") for draft in self.drafts]
         correction = self.correction.of(calls) if self.correction is not None else None
@@ -539,7 +543,7 @@ def _is_fast(problem: _ConvolutionShape) -> bool:
 def _layouts(
     name: str, machine: Target, specs: tuple[TensorSpec, ...], params: Mapping[str, Any], once: bool
 ) -> Mapping[int, str]:
-    """The best layout of the weight for activations without gaps."""
+    """Returns the best layout of the weight for activations without gaps."""
     if _forms[get_command(name)].sought == W or "packed" in params:
         return {}
     layout = _layout(_problem(name, machine, specs, params), once)
@@ -572,8 +576,8 @@ def _dense_workspace(problem: _ConvolutionShape) -> int:
 
 
 def _lanes(name: str, machine: Target, specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> int:
-    """The number of the result's channels that a vector holds. A matrix unit has none, since it waits for memory with idle lanes,
-    too.
+    """Returns the number of the result's channels that a vector holds. A matrix unit has none, since it waits for memory with
+    idle lanes, too.
     """
     return _lanes_of(_problem(name, machine, specs, params).unpacked)
 
@@ -587,7 +591,7 @@ def _lanes_of(problem: _ConvolutionShape) -> int:
 
 
 def _native(machine: Target, step: Step) -> Native | None:
-    """The calls for a step's strides."""
+    """Returns the calls for a step's strides."""
     return _calls(_problem(step.command.name, machine, step.input_specs, step.params), step, step.params["groups"])
 
 

@@ -39,7 +39,9 @@ class Combine:
 
 
 def post_ops_of(epilogue: Epilogue, channels: int) -> list[Eltwise | Combine] | None:
-    """The post-ops of a convolution whose result has its channels at that axis; None where they say not all of it."""
+    """Returns the post-ops of a convolution whose result has its channels at that axis; None where post-ops cannot express all
+    of it.
+    """
     chain = _Chain(epilogue, channels)
     for node in epilogue.nodes:
         if not chain.take(node):

@@ -49,13 +49,13 @@ def can_interpose() -> bool:
 
 
 def interpose(known: Mapping[str, int], functions: Mapping[str, int]) -> bool:
-    """Lets a library call the functions at these addresses instead of the imported functions of the same names.
+    """Replaces the functions that a library imports by the functions of the same names at these addresses.
 
     Args:
-        known: where the library's imports lie, as `imported` says.
+        known: the addresses of the library's imports, as `imported` returns them.
 
     Returns:
-        whether it imports all of them; if not, nothing is changed.
+        whether the library imports all of them; if not, nothing is changed.
     """
     places = {name: at for name, at in known.items() if name in functions}
     if places.keys() != functions.keys():
@@ -71,7 +71,7 @@ def interpose(known: Mapping[str, int], functions: Mapping[str, int]) -> bool:
 
 
 def imported(library: ctypes.CDLL) -> dict[str, int]:
-    """The functions that a library imports to call them, and where their addresses stand."""
+    """Returns the functions that a library imports to call them, and where their addresses stand."""
     known = _LinkMap.from_address(library._handle)
     entries = ctypes.cast(known.dynamic, POINTER(_DynamicEntry))
     values: dict[int, int] = {}

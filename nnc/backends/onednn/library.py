@@ -120,7 +120,7 @@ class Library:
     shares_threads: bool  # it works in nnc's threads, rather than in OpenMP's
 
     def address(self, name: str) -> int:
-        """The address of a C function, for compiled code."""
+        """Returns the address of a C function, for compiled code."""
         found = ctypes.cast(getattr(self.functions, name), c_void_p).value
         if found is None:
             raise BackendError(f"oneDNN has no function {name}")
@@ -192,7 +192,7 @@ def share_threads(functions: ctypes.CDLL) -> bool:
 
 @cache
 def _find() -> str | None:
-    """The shared library's file in the distribution."""
+    """Returns the shared library's file in the distribution."""
     try:
         found = importlib.metadata.distribution(DISTRIBUTION)
     except importlib.metadata.PackageNotFoundError:
@@ -204,7 +204,7 @@ def _find() -> str | None:
 
 
 def loaded() -> Library:
-    """oneDNN.
+    """Returns oneDNN, loaded.
 
     Raises:
         BackendError: it cannot be loaded.
@@ -249,7 +249,7 @@ def _create(function: str, *arguments: Any) -> int | None:
     """Returns the handle that a function of the library writes through its first argument.
 
     Raises:
-        BackendError: the library refuses.
+        BackendError: the library refuses the call.
     """
     handle = c_void_p()
     with fork_waits():  # the library has locks of its own
@@ -272,7 +272,7 @@ class MemoryDesc(Owned):
     @classmethod
     @lru_cache(maxsize=_DESCS)
     def strided(cls, shape: tuple[int, ...], dtype: DType, strides: tuple[int, ...]) -> MemoryDesc:
-        """A tensor with strides in bytes."""
+        """Returns a tensor with strides in bytes."""
         steps = [stride // dtype.itemsize for stride in strides]
         code = DATA_TYPES[dtype]
         return cls(_create("dnnl_memory_desc_create_with_strides", len(shape), dims(shape), code, dims(steps)))
@@ -280,16 +280,16 @@ class MemoryDesc(Owned):
     @classmethod
     @lru_cache(maxsize=_DESCS)
     def any(cls, shape: tuple[int, ...], dtype: DType) -> MemoryDesc:
-        """A tensor whose layout the primitive chooses."""
+        """Returns a tensor whose layout the primitive chooses."""
         code = DATA_TYPES[dtype]
         return cls(_create("dnnl_memory_desc_create_with_tag", len(shape), dims(shape), code, ANY_LAYOUT))
 
     @classmethod
     def blocked(cls, blocks: Blocks, dtype: DType) -> MemoryDesc:
-        """A tensor in a blocked layout.
+        """Describes a tensor in a blocked layout.
 
         Raises:
-            BackendError: the library does not know it.
+            BackendError: the library does not know the layout.
         """
         if not hasattr(loaded().functions, _BY_NAME):
             raise BackendError("oneDNN has no layouts by name")
@@ -297,7 +297,7 @@ class MemoryDesc(Owned):
         return cls(_create(_BY_NAME, len(blocks.sizes), sizes, code, blocks.tag.encode()))
 
     def blocks(self, dtype: DType) -> Blocks | None:
-        """The blocked layout of this tensor; None where it has none that says all of it."""
+        """Returns the blocked layout of this tensor; None where it has none that says all of it."""
         if self._number(_FORMAT_KIND) != _BLOCKED:
             return None
         ndim, count = self._number(_NDIMS), self._number(_BLOCK_COUNT)
@@ -361,7 +361,7 @@ PostOp = Eltwise | Binary | Sum
 
 
 def post_op_argument(index: int) -> int:
-    """The role of the other tensor of the post-op with this index, a `Binary`."""
+    """Returns the role of the other tensor of the post-op with this index, a `Binary`."""
     return _POST_OP * (index + 1) | SRC_1
 
 
@@ -428,7 +428,7 @@ class PrimitiveDesc(Owned):
 
     @classmethod
     def reorder(cls, source: MemoryDesc, target: MemoryDesc, attributes: Attributes | None = None) -> PrimitiveDesc:
-        """A copy into another layout or dtype (roles SRC and DST)."""
+        """Returns a copy into another layout or dtype (roles SRC and DST)."""
         engine, attributes = loaded().engine, attributes or plain()
         handle = _create(
             "dnnl_reorder_primitive_desc_create", source.handle, engine, target.handle, engine, attributes.handle
@@ -436,7 +436,7 @@ class PrimitiveDesc(Owned):
         return cls(handle)
 
     def desc(self, role: int) -> MemoryDesc:
-        """The tensor that stands in a role of `QUERIES`, with the layout that was chosen."""
+        """Returns the tensor that stands in a role of `QUERIES`, with the layout that was chosen."""
         borrowed = loaded().functions.dnnl_primitive_desc_query_md(self.handle, QUERIES[role], 0)
         return MemoryDesc(_create("dnnl_memory_desc_clone", borrowed))
 
@@ -444,7 +444,7 @@ class PrimitiveDesc(Owned):
         """Moves on to the library's plain loop over tensors of the same layouts.
 
         Raises:
-            BackendError: the library has none.
+            BackendError: the library has no plain loop.
         """
         while not self.implementation.startswith("ref"):
             check(loaded().functions.dnnl_primitive_desc_next_impl(self.handle), "next implementation")

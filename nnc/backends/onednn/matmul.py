@@ -80,7 +80,7 @@ def matmul_native(step: Step, post_ops: Sequence[Eltwise | CombineWhole | Sum] =
 
 
 def _layouts(gemm: Gemm) -> tuple[MemoryDesc, MemoryDesc, MemoryDesc]:
-    """The operands and the result with all loops as leading axes; an operand that a loop does not move has size 1 there."""
+    """Returns the operands and the result with all loops as leading axes; an operand that a loop does not move has size 1 there."""
     product, (m, n, k) = gemm.product, gemm.sizes
     dtype = product.dtype
 
@@ -95,7 +95,7 @@ def _layouts(gemm: Gemm) -> tuple[MemoryDesc, MemoryDesc, MemoryDesc]:
 
 
 def _combined(step: Step, view: View, gemm: Gemm) -> MemoryDesc | None:
-    """An operand of a post-op along the axes of the product; None where it does not lie evenly along them."""
+    """Returns an operand of a post-op along the axes of the product; None where it does not lie evenly along them."""
     out, product = step.outputs[0], gemm.product
     sizes, strides = [], []
     for axis in (*product.loops, product.rows, product.columns):
@@ -110,7 +110,7 @@ def _combined(step: Step, view: View, gemm: Gemm) -> MemoryDesc | None:
 
 
 def _along(axis: Axis, out: View, view: View) -> int | None:
-    """The stride of a tensor of the result's shape along an axis of the product, which may be several of the result's."""
+    """Returns the stride of a tensor of the result's shape along an axis of the product, which may be several of the result's."""
     if axis.size == 1:
         return 0
     rows = [row for row in zip(out.spec.shape, out.strides, view.strides, strict=True) if row[0] > 1]

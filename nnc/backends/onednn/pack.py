@@ -24,7 +24,7 @@ def _supports(specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:
 
 
 def _native(step: Step) -> Native | None:
-    """The reorder; None where the library knows no such strides."""
+    """Returns the reorder; None where the library knows no such strides."""
     (x,) = step.inputs
     blocks, strides = Blocks.of(step.params["layout"]), x.strides
     if len(blocks.sizes) > len(strides):  # groups and their shares

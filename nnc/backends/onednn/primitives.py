@@ -58,10 +58,10 @@ class Primitive:
 
     @property
     def handle(self) -> int:
-        """The library's name for it.
+        """Returns the library's handle of the primitive.
 
         Raises:
-            BackendError: the library refuses.
+            BackendError: the library refuses to make it.
         """
         if self.made is None:
             with _TAKING:
@@ -79,7 +79,7 @@ _TAKING = new_lock()
 
 
 class _WantedPrimitives:
-    """All primitives that are wanted, which are made together."""
+    """The primitives that are wanted so far; they are made together."""
 
     def __init__(self) -> None:
         found = [_WANTED.popleft()() for _ in range(len(_WANTED))]
@@ -121,7 +121,7 @@ def _make_beside(batch: _WantedPrimitives, has_begun: threading.Lock) -> None:
 
 @cache
 def _loop() -> tuple[Function, Callable[[int, int], int]]:
-    """The compiled loop (rows, count) that makes a primitive for each row, and how it is called."""
+    """Returns the compiled loop (rows, count) that makes a primitive for each row, and how it is called."""
     jit = cpu_compiler()
     if jit is None:
         raise BackendError("oneDNN needs a compiler")

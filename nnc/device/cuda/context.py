@@ -11,15 +11,11 @@ from nnc.errors import DeviceError, user_error
 
 
 class Context:
-    """A device of CUDA, in the process that uses it first.
-
-    Args:
-        name: of the device, for messages.
-        libraries: which reach it.
+    """A CUDA device, as used by the process that first used it.
 
     Attributes:
-        number: of the device among those of CUDA.
-        process: the number of the process.
+        number: the device's number among CUDA's devices.
+        process: the id of that process.
         runtime: CuPy's functions of CUDA's runtime.
         errors: the types of CuPy's errors.
     """
@@ -37,10 +33,10 @@ class Context:
         return self.libraries.cupy
 
     def current(self, who: str = "") -> AbstractContextManager[None]:
-        """Makes the device the one that CUDA's functions work on, in this thread, and words their errors.
+        """Makes the device current for CUDA's functions in this thread, and words their errors.
 
         Args:
-            who: does the work, for messages; by default the device.
+            who: the subject of error messages; by default the device.
 
         Raises:
             DeviceError: CUDA reports an error, or this process was forked from the one that uses the device.
@@ -49,11 +45,10 @@ class Context:
 
 
 class _Current(AbstractContextManager[None]):
-    """The block within which a device is the present one. Each call of a program enters several.
+    """The block within which a device is current. Each call of a program enters several.
 
     Args:
-        context: of the device.
-        who: does the work, for messages.
+        who: the subject of error messages.
     """
 
     __slots__ = ("_before", "_context", "_who")

@@ -30,11 +30,7 @@ _TIMED = 8  # runs of work that is measured
 
 
 class CudaTransfer:
-    """Copies between the host and a device.
-
-    Args:
-        device: the device.
-    """
+    """Copies between the host and a device."""
 
     def __init__(self, device: CudaDevice) -> None:
         self._device = device
@@ -43,10 +39,9 @@ class CudaTransfer:
         """Copies a host array to a block.
 
         Args:
-            source: contiguous; it must stay as it is until the copy is done.
-            block: of the device.
-            stream: where the copy takes its turn.
-            first: the byte of the block where the elements begin.
+            source: a contiguous array; it must not change until the copy is done.
+            stream: the stream in which the copy is queued.
+            first: the byte of the block at which the elements begin.
         """
         self._device.copy_from_host(block.address + first, source, stream.handle)
         return stream.record()
@@ -55,10 +50,9 @@ class CudaTransfer:
         """Copies the beginning of a block over a host array.
 
         Args:
-            block: of the device.
-            target: contiguous; its elements are known when the event is reached, whose wait raises the error of the work on which
-                they depend.
-            stream: where the copy takes its turn.
+            target: a contiguous array; its elements are known when the event is reached. Waiting for the event raises the error
+                of the work on which they depend.
+            stream: the stream in which the copy is queued.
         """
         self._device.copy_to_host(block.address, target, stream.handle)
         lease: Lease = block.owner
@@ -69,8 +63,8 @@ class CudaDevice:
     """A graphics processor.
 
     Args:
-        name: "cuda:0", say.
-        libraries: which reach it; by default CuPy and CUDA's driver.
+        name: the device's name, such as "cuda:0".
+        libraries: the libraries that reach it; by default CuPy and CUDA's driver.
 
     Raises:
         UnsupportedError: CuPy is not installed, there is no such device, or it is too old.
@@ -96,7 +90,7 @@ class CudaDevice:
         return self._context.cupy
 
     def current(self) -> AbstractContextManager[None]:
-        """Makes the device the one that CUDA's functions work on, in this thread."""
+        """Makes the device current for CUDA's functions in this thread."""
         return self._context.current()
 
     def new_stream(self) -> CudaStream:
@@ -123,7 +117,7 @@ class CudaDevice:
         """Waits until the work on a block is done.
 
         Args:
-            block: of the pool.
+            block: a block of the pool.
 
         Raises:
             Exception: the work that should have written the block failed.
@@ -135,7 +129,7 @@ class CudaDevice:
         """Returns blocks for work in the device's own stream. The caller has made the device the present one.
 
         Args:
-            sizes: of each, and its content, for messages.
+            sizes: the bytes of each block, and a description of its content for messages.
 
         Raises:
             OutOfMemoryError: the device has none left; nothing is lost.
@@ -150,7 +144,7 @@ class CudaDevice:
 
         Args:
             source: contiguous.
-            block: of the pool.
+            block: a block of the pool.
         """
         ordinary = source.copy()  # the user's memory may be page-locked, and is read late then
         self.copy_from_host(block.address, ordinary, self.stream.handle)
@@ -159,7 +153,7 @@ class CudaDevice:
         """Gives a block back behind all work on it, before the next allocation.
 
         Args:
-            block: of the pool.
+            block: a block of the pool.
         """
         self.pool.hold(block.owner)
 
@@ -170,7 +164,7 @@ class CudaDevice:
         """Queues a function of arrays in the device's own stream: it gets CuPy's arrays.
 
         Args:
-            name: of the work, for messages.
+            name: the work's name in messages.
             function: computes the results.
             operands: elements that it reads.
             results: elements that it computes.
@@ -185,10 +179,10 @@ class CudaDevice:
             out.block.owner.depend_on(waiting)
 
     def library(self, make: Callable[[CudaDevice], T]) -> T:
-        """An object that a library has for this device, which is made once.
+        """Returns an object that a library has for this device, which is made once.
 
         Args:
-            make: makes it.
+            make: makes the value.
         """
         if make not in self._made:
             with self.current():
@@ -212,13 +206,13 @@ class CudaDevice:
     def view(
         self, address: int, shape: Sequence[int], dtype: Any, strides: Sequence[int] | None = None, owner: Any = None
     ) -> Any:
-        """An array of CuPy in memory of the device.
+        """Returns an array of CuPy in memory of the device.
 
         Args:
-            address: of the first element.
-            shape: of the array.
-            dtype: of the array.
-            strides: in bytes; by default elements lie one after the other.
+            address: the address of the first element.
+            shape: the array's shape.
+            dtype: the array's dtype.
+            strides: the strides, in bytes; by default the array is contiguous.
             owner: keeps the memory, as long as the array exists; by default the caller does.
         """
         cuda = self.cupy.cuda
@@ -240,9 +234,9 @@ class CudaDevice:
         """DLPack's capsule of an array, for work of another library behind all that is queued.
 
         Args:
-            memory: of the array; its elements lie one after the other.
-            shape: of the array.
-            dtype: of the array.
+            memory: the memory of the array, which must be contiguous.
+            shape: the array's shape.
+            dtype: the array's dtype.
             stream: where the other library works, as `__dlpack__` is told.
             options: further ones of `__dlpack__`.
 
@@ -256,12 +250,12 @@ class CudaDevice:
             return dlpack.capsule_of(array, is_bfloat16, stream=stream, **options)
 
     def describe(self, memory: DeviceMemory, shape: tuple[int, ...], dtype: DType) -> dict[str, Any]:
-        """The array by the CUDA array interface, version 3: a reader lets its stream wait for the device's own.
+        """Returns the array by the CUDA array interface, version 3: a reader lets its stream wait for the device's own.
 
         Args:
-            memory: of the array; its elements lie one after the other.
-            shape: of the array.
-            dtype: of the array, one of NumPy's own.
+            memory: the memory of the array, which must be contiguous.
+            shape: the array's shape.
+            dtype: the array's dtype, one of NumPy's own.
 
         Raises:
             Exception: the work that should have written the memory failed.
@@ -282,7 +276,8 @@ class CudaDevice:
         memory.share()
 
     def receive(self, x: Any) -> tuple[Block, tuple[int, ...], DType]:
-        """The block, the shape and the dtype of another library's array. Later work in the device's own stream finds its elements.
+        """Returns the block, the shape and the dtype of another library's array. Later work in the device's own stream finds
+        its elements.
 
         Args:
             x: has `__dlpack__`, and lies on this device. It is copied where its elements do not lie one after the other, or begin
@@ -310,7 +305,7 @@ class CudaDevice:
         """Copies bytes of the device over an array of the host.
 
         Args:
-            address: of the first byte.
+            address: the address of the first byte.
             target: contiguous.
             stream: the handle of the stream where the copy takes its turn.
         """
@@ -320,7 +315,7 @@ class CudaDevice:
         """Copies an array of the host over bytes of the device.
 
         Args:
-            address: of the first byte.
+            address: the address of the first byte.
             source: contiguous; it must stay as it is until the copy is done.
             stream: the handle of the stream where the copy takes its turn.
         """
@@ -342,7 +337,7 @@ class CudaDevice:
             self.cupy.cuda.runtime.streamSynchronize(stream)
 
     def time(self, run: Callable[[int], None], behind: int) -> float:
-        """The milliseconds of work on the device. The host waits for it, and for all work in a stream before.
+        """Returns the milliseconds of work on the device. The host waits for it, and for all work in a stream before.
 
         The work is captured, so that the host's time to queue it does not count.
 
@@ -378,17 +373,17 @@ class CudaDevice:
         """Queues the writing of zeros over a block, in the device's own stream.
 
         Args:
-            block: of the pool.
+            block: a block of the pool.
         """
         with self.current():
             self.cupy.cuda.runtime.memsetAsync(block.address, 0, block.nbytes, self.stream.handle)
 
     def find_functions(self, code: bytes, names: Sequence[str]) -> Mapping[str, Any]:
-        """The functions of a module, by name; each keeps the module.
+        """Returns the functions of a module, by name; each keeps the module.
 
         Args:
             code: machine code, or PTX.
-            names: of the functions.
+            names: the names of the functions.
         """
         with self.current():
             module = self.cupy.cuda.function.Module()
@@ -397,7 +392,7 @@ class CudaDevice:
 
 
 def _find_target(context: Context) -> str:
-    """The processor of a device, by NVIDIA's name."""
+    """Returns the processor of a device, by NVIDIA's name."""
     cupy = context.cupy
     try:
         count = int(cupy.cuda.runtime.getDeviceCount())

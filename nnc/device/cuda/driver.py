@@ -19,7 +19,7 @@ class CudaDriver:
     """Functions of CUDA's driver for compiled entries.
 
     Args:
-        context: of the device.
+        context: the context of the device.
 
     Example:
         >>> from nnc.device.cuda import CudaDevice, number_of_gpus
@@ -71,7 +71,7 @@ class CudaDriver:
         """Returns the handle of a stream.
 
         Args:
-            stream: of the device.
+            stream: a stream of the device.
         """
         return stream.handle
 
@@ -102,7 +102,7 @@ class CudaDriver:
         """Forgets kernels, steps and events.
 
         Args:
-            handles: of them.
+            handles: their handles.
         """
         for handle in handles:
             self._events.pop(handle, None)

@@ -55,7 +55,7 @@ class CapturedCall(Protocol):
         """Queues the step.
 
         Args:
-            addresses: of its operands.
+            addresses: the addresses of its operands.
             stream: the handle of a stream.
         """
         ...
@@ -64,7 +64,7 @@ class CapturedCall(Protocol):
         """Queues the step in a stream that is being captured; False where the library has no call for these addresses.
 
         Args:
-            addresses: of its operands.
+            addresses: the addresses of its operands.
             stream: the handle of a stream.
         """
         ...
@@ -84,8 +84,8 @@ class Kernel:
     """A launch of a printed kernel.
 
     Attributes:
-        function: the handle.
-        sizes: of the grid and the block, and the bytes of shared memory.
+        function: the handle of the kernel.
+        sizes: the sizes of the grid and of the block, then the bytes of shared memory.
     """
 
     function: int
@@ -94,22 +94,14 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call of a library.
-
-    Attributes:
-        of: queues it.
-    """
+    """A call of a library. `of` queues it."""
 
     of: CapturedCall
 
 
 @dataclass(frozen=True, slots=True)
 class PythonStep:
-    """A step that runs from Python.
-
-    Attributes:
-        run: queues its work.
-    """
+    """A step that runs from Python. `run` queues its work."""
 
     run: StepRun
 
@@ -121,13 +113,13 @@ class Capture:
     """Functions with the driver's signatures that note launches.
 
     Args:
-        origin: the stream in which the capture begins, and ends.
-        kernels: by handle, how many parameters a kernel has.
-        steps: by handle, how many operands a step has, and its work.
+        origin: the stream in which the capture begins and ends.
+        kernels: by handle, the number of the kernel's parameters.
+        steps: by handle, the number of the step's operands, and its work.
 
     Attributes:
         table: the addresses of the functions, in the order of `SIGNATURES`.
-        error: of the function that failed.
+        error: the error of the function that failed.
     """
 
     def __init__(self, origin: int, kernels: dict[int, int], steps: dict[int, tuple[int, StepRun]]) -> None:
@@ -143,7 +135,7 @@ class Capture:
         self.table = (ctypes.c_void_p * len(addresses))(*addresses)
 
     def finish(self) -> list[Node[Work]]:
-        """The launches, each with those that it follows."""
+        """Returns the launches, each with those that it follows."""
         return self._tracker.finish()
 
     def _guarded(self, function: Callable[..., None]) -> Callable[..., int]:
@@ -176,8 +168,7 @@ class CudaGraph:
     """Captured launches: graphs, with steps that run from Python between them.
 
     Args:
-        context: of the device.
-        nodes: launches in an order, each behind those that it follows.
+        nodes: the launches, each behind those that it follows.
     """
 
     def __init__(self, context: Context, nodes: list[Node[Work]]) -> None:
@@ -193,11 +184,8 @@ class CudaGraph:
         return [part for part in self._parts if isinstance(part, Segment)]
 
     def launch(self, stream: CudaStream) -> bool:
-        """Queues all launches behind the work of a stream, whose later work comes behind them. False where a library's call
-        cannot be captured for these operands: nothing is queued then.
-
-        Args:
-            stream: of the device.
+        """Queues all launches behind the work of a stream; the stream's later work waits for them. Returns False, with nothing
+        queued, where a library's call cannot be captured for these operands.
         """
         if not all(segment.prepare() for segment in self.segments):
             return False
@@ -221,13 +209,11 @@ def _by_itself(nodes: Mapping[int, Node[Work]]) -> list[Node[Work]]:
 class Segment:
     """Launches that become one graph.
 
-    Memory that one call frees is taken by a later one, so addresses come back after a few calls. A graph is kept for each of the
-    latest addresses; for others, the one that was launched least recently gets them.
+    Memory that one call frees is taken by a later one, so the same addresses come back after a few calls. Hence a graph is kept
+    for each of the latest sets of addresses; the graph that was launched least recently is updated for new ones.
 
     Args:
-        context: of the device.
-        call: the driver's functions.
-        nodes: launches, each behind those that it follows.
+        nodes: the launches, each behind those that it follows.
     """
 
     def __init__(self, context: Context, call: _Functions, nodes: list[Node[Work]]) -> None:
@@ -247,15 +233,11 @@ class Segment:
         return True
 
     def launch(self, stream: CudaStream) -> None:
-        """Queues the last graph.
-
-        Args:
-            stream: of the device.
-        """
+        """Queues the graph that `prepare` chose."""
         self._call("cuGraphLaunch", self.kept[next(reversed(self.kept))].executable, stream.handle)
 
     def _new(self) -> _Made:
-        """A graph for the present addresses."""
+        """Returns a graph for the present addresses."""
         if len(self.kept) == _MOST_KEPT:
             oldest = self.kept.pop(next(iter(self.kept)))
             if oldest.update(self.nodes):
@@ -264,11 +246,7 @@ class Segment:
 
 
 class _Functions:
-    """The driver's functions for graphs.
-
-    Args:
-        context: of the device.
-    """
+    """The driver's functions for graphs."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -278,24 +256,18 @@ class _Functions:
             raise failure(self._context.name, self._context.libraries.text_of(code))
 
     def code(self, name: str, *arguments: Any) -> int:
-        """The result of a function: 0, or the number of an error."""
+        """Returns the result of a function: 0, or the number of an error."""
         return int(self._context.libraries.graph_functions[name](*arguments))
 
     def new(self, name: str, *arguments: Any) -> int:
-        """The handle that a function makes."""
+        """Returns the handle that a function makes."""
         made = ctypes.c_void_p()
         self(name, ctypes.byref(made), *arguments)
         return made.value or 0
 
 
 class _Made:
-    """A graph that can be launched.
-
-    Args:
-        context: of the device.
-        call: the driver's functions.
-        nodes: the launches.
-    """
+    """A graph that can be launched."""
 
     def __init__(self, context: Context, call: _Functions, nodes: Sequence[Node[Work]]) -> None:
         self._call, self._stream = call, CudaStream(context, context.cupy.cuda.Stream(non_blocking=True))
@@ -311,11 +283,7 @@ class _Made:
         weakref.finalize(self, call.code, "cuGraphExecDestroy", self.executable)
 
     def update(self, nodes: Sequence[Node[Work]]) -> bool:
-        """Replaces addresses that have changed; False where the driver asks for another graph.
-
-        Args:
-            nodes: the launches.
-        """
+        """Replaces the addresses that have changed; returns False where the driver needs a new graph."""
         for number, node in enumerate(nodes):
             if node.addresses == self._set[number]:
                 continue
@@ -343,7 +311,7 @@ class _Made:
             self._call("cuGraphDestroy", inner)
 
     def _captured(self, node: Node[Work]) -> int:
-        """The graph of a library's call."""
+        """Returns the graph of a library's call."""
         call = node.kernel
         if not isinstance(call, Call):
             raise InternalError("capture: a step that runs from Python is a part of a graph")
@@ -362,7 +330,9 @@ class _Made:
 
 
 def _parameters(kernel: Kernel, addresses: Sequence[int]) -> tuple[KernelParameters, Any]:
-    """The parameters of a kernel node, and the memory that they point to, which is read while the node is made or changed."""
+    """Returns the parameters of a kernel node, and the memory that they point to, which is read while the node is made or
+    changed.
+    """
     values = (ctypes.c_uint64 * len(addresses))(*addresses)
     begin = ctypes.addressof(values)
     pointers = (ctypes.c_void_p * len(addresses))(*(begin + 8 * i for i in range(len(addresses))))

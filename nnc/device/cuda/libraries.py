@@ -42,21 +42,18 @@ class Libraries:
 
 
 def failure(who: str, text: str) -> DeviceError:
-    """The error for work that CUDA refused, or that failed.
+    """Makes the error for work that CUDA refused or that failed.
 
     Args:
-        who: did the work.
-        text: CUDA's own words.
+        who: the subject of the message.
+        text: CUDA's own message.
     """
     fix = "look at nvidia-smi for other programs on the device; after an illegal access only a new process can use it again."
     return user_error(DeviceError, who, f"CUDA reports {text}.", fix=fix)
 
 
 def find_libraries(name: str) -> Libraries:
-    """The libraries for a device.
-
-    Args:
-        name: of the device, for messages.
+    """Finds the libraries that reach the device of this name.
 
     Raises:
         UnsupportedError: CuPy is not installed.

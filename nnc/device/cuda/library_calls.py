@@ -1,7 +1,7 @@
 """Calls of a library's C functions that compiled code makes again without Python.
 
-A step that runs from Python, a product of cuBLASLt for instance, notes the C call by which it was queued. Where the step comes
-again with operands that lie alike, as in a loop whose end is known on the device alone, compiled code makes the same call on the
+A step that runs from Python, a product of cuBLASLt for instance, notes the C call by which it was queued. Where the step runs
+again on operands with the same layouts, as in a loop whose end only the device knows, compiled code makes the same call on the
 new addresses (`nnc.backends.cuda.program.library_calls`). Else Python queues the step, and notes its call anew.
 """
 
@@ -45,7 +45,7 @@ class Operand:
     """An argument of a call that is the address of an operand.
 
     Attributes:
-        number: of the operand among those of the step; that behind the last one is the stream.
+        number: the position of the operand among those of the step; the one behind the last stands for the stream.
 
     Example:
         >>> Operand(0).number
@@ -89,25 +89,25 @@ class RepeatedCall(Protocol):
         """Queues the step.
 
         Args:
-            addresses: of its operands.
+            addresses: the addresses of its operands.
             stream: the handle of a stream.
         """
         ...
 
     def library_call(self, addresses: Sequence[int]) -> LibraryCall | None:
-        """The C call by which the step was queued; None where it was none, or several.
+        """Returns the C call by which the step was queued; None where it was none, or several.
 
         Args:
-            addresses: of its operands.
+            addresses: the addresses of its operands.
         """
         ...
 
 
 class Record:
-    """The words of a step by which compiled code calls a library.
+    """The words of memory in which a step tells compiled code how to call a library.
 
     Args:
-        operands: how many the step has.
+        operands: the number of the step's operands.
         otherwise: the address of the function that queues the step from Python.
 
     Example:
@@ -125,8 +125,7 @@ class Record:
         """Notes the call by which the step was queued.
 
         Args:
-            call: of the library; None: Python has to queue the step.
-            addresses: of the step's operands.
+            call: the library's call; None where Python has to queue the step.
         """
         words = self._words
         words[FUNCTION] = 0

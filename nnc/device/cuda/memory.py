@@ -42,10 +42,10 @@ _LASTING = frozenset(
 
 
 class Completion:
-    """Whether a call came about, as its status words say.
+    """Tells whether a call succeeded, by its status words.
 
     Args:
-        event: behind the call, and behind the copy of its status words to the host.
+        event: an event behind the call, and behind the copy of its status words to the host.
         words: the copy; each is 0 where all is well.
         word_error: makes the error, given the number of the first other word.
 
@@ -106,7 +106,7 @@ class Lease:
         """Notes the calls that write the block, and those on which their operands depend.
 
         Args:
-            completions: of the calls.
+            completions: the completions of the calls.
         """
         self._completions = tuple(completions)
 
@@ -116,7 +116,7 @@ class Lease:
         return bool(self._completions)
 
     def pending(self) -> tuple[Completion, ...]:
-        """The calls that are not known to be right."""
+        """Returns the calls that are not known to be right."""
         if self._completions:
             self._completions = tuple(each for each in self._completions if not each.is_known_fine())
         return self._completions
@@ -135,8 +135,7 @@ class CudaPool:
     """Memory of a device.
 
     Args:
-        context: of the device.
-        stream: the device's own, in which all blocks are used.
+        stream: the device's own stream, in which all blocks are used.
     """
 
     def __init__(self, context: Context, stream: CudaStream) -> None:
@@ -150,9 +149,8 @@ class CudaPool:
         """Returns a block for work in a stream.
 
         Args:
-            nbytes: its size.
-            stream: where work on it begins.
-            label: the content of the block, for messages.
+            stream: the stream in which work on the block begins.
+            label: describes the block's content in messages.
 
         Raises:
             OutOfMemoryError: the device has none left; nothing is lost.
@@ -162,11 +160,11 @@ class CudaPool:
         return block
 
     def allocate_all(self, sizes: Sequence[tuple[int, object]], stream: CudaStream) -> list[Block]:
-        """Returns blocks for work in a stream. The device is the present one.
+        """Returns blocks for work in a stream. The device must be current.
 
         Args:
-            sizes: of each, and its content, for messages.
-            stream: where work on them begins.
+            sizes: the bytes of each block, and a description of its content for messages.
+            stream: the stream in which work on the blocks begins.
 
         Raises:
             OutOfMemoryError: the device has none left; nothing is lost.
@@ -189,29 +187,16 @@ class CudaPool:
         return Block(int(pointer.ptr), nbytes, Lease(pointer, stream))
 
     def free(self, block: Block, stream: CudaStream) -> None:
-        """Gives a block back.
-
-        Args:
-            block: of this pool.
-            stream: work that is in it now may still use the block.
-        """
+        """Frees a block; the work that is in the stream now may still use it."""
         self._stream.wait_for(stream.record())
         self.drop(block)
 
     def drop(self, block: Block) -> None:
-        """Gives a block back before the next allocation, behind all work that is in the device's own stream by then.
-
-        Args:
-            block: of this pool.
-        """
+        """Frees a block before the next allocation, behind all work that is in the device's own stream by then."""
         self.hold(block.owner)
 
     def hold(self, lease: Lease) -> None:
-        """Keeps memory until all work is done that is in the device's own stream before the next allocation.
-
-        Args:
-            lease: of the memory.
-        """
+        """Holds a lease of memory until all work is done that is in the device's own stream before the next allocation."""
         self._dropped.append(lease)
 
     def _free_dropped(self) -> None:
@@ -231,11 +216,11 @@ class CudaPool:
             self._waiting.popleft()
 
     def _wait_behind(self, streams: Collection[int | None]) -> None:
-        """Lets the device's own stream wait for work of other libraries. A stream that may have been destroyed since cannot be
-        named: the host waits for the whole device.
+        """Makes the device's own stream wait for work of other libraries.
 
         Args:
-            streams: as `__dlpack__` is told.
+            streams: their numbers, as `__dlpack__` takes them. For a stream that may have been destroyed since, the host waits
+                for the whole device instead.
         """
         cuda = self._context.cupy.cuda
         if not _LASTING.issuperset(streams):

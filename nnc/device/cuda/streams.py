@@ -10,12 +10,11 @@ from nnc.device.protocol import Event
 
 
 class CudaEvent:
-    """A mark in a stream.
+    """An event: a mark in a stream.
 
     Args:
-        context: of the device.
-        event: CuPy's event, which is recorded.
-        check: raises the error of the work before it, once that is done.
+        event: CuPy's event, already recorded.
+        check: raises the error of the work before the event; called once that work is done.
     """
 
     def __init__(self, context: Context, event: Any, check: Callable[[], None] | None = None) -> None:
@@ -27,11 +26,11 @@ class CudaEvent:
             return bool(self.event.done)
 
     def wait(self) -> None:
-        """Waits until the mark is reached.
+        """Waits until the event is reached.
 
         Raises:
             DeviceError: CUDA reports that work on the device failed.
-            Exception: the work before the mark failed.
+            Exception: the work before the event failed.
         """
         with self._context.current("an event"):
             self.event.synchronize()
@@ -43,7 +42,7 @@ class CudaStream:
     """A queue of work.
 
     Args:
-        context: of the device.
+        context: the context of the device.
         stream: CuPy's stream.
 
     Example:
@@ -75,7 +74,7 @@ class CudaStream:
         """Lets the work that follows begin only when the event is reached.
 
         Args:
-            event: of a stream of CUDA, or of another device, for which the host waits.
+            event: an event of a stream of CUDA, or of another device, for which the host waits.
         """
         if not isinstance(event, CudaEvent):
             event.wait()
@@ -90,10 +89,10 @@ class CudaStream:
 
 
 class Handle:
-    """A stream as CuPy takes it from other libraries.
+    """A stream in the form in which CuPy takes it from other libraries.
 
     Args:
-        handle: the driver's.
+        handle: the driver's handle of the stream.
 
     Example:
         >>> Handle(1).__cuda_stream__()

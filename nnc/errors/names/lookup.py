@@ -26,7 +26,7 @@ _PUBLIC = (
 
 
 def find_row(where: str, name: str) -> Row | None:
-    """The row for a name that `where`, a module of nnc or nnc.Array, does not have.
+    """Returns the row for a name that `where`, a module of nnc or nnc.Array, does not have.
 
     Tables of the libraries with a module of that kind come first.
 
@@ -73,7 +73,7 @@ def missing_name(where: str, name: str, known: Iterable[str] = (), shown: str = 
 
 
 def _elsewhere(where: str, name: str) -> str | None:
-    """The first public module of nnc, other than `where`, that has this name."""
+    """Returns the first public module of nnc, other than `where`, that has this name."""
     for module in (nnc, *(attrgetter(path)(nnc) for path in _PUBLIC)):
         if module.__name__ != where and name in module.__all__:
             return str(module.__name__)
@@ -81,8 +81,8 @@ def _elsewhere(where: str, name: str) -> str | None:
 
 
 def module_getattr(where: str, later: Mapping[str, str] = types.MappingProxyType({})) -> Callable[[str], Any]:
-    """The function `__getattr__` of a module. It imports some names when they are first asked for, and raises MissingNameError for
-    names that are not there.
+    """Returns the function `__getattr__` of a module. It imports some names when they are first asked for, and raises
+    MissingNameError for names that are not there.
 
     Args:
         where: name of the module.
@@ -120,7 +120,7 @@ class MissingMethod:
     """A method of other libraries' arrays: to ask an array for it, or to set it, raises MissingNameError.
 
     Args:
-        name: of the method.
+        name: the name of the method.
 
     Example:
         >>> class Vector:
@@ -161,7 +161,7 @@ class MissingAttribute:
     not have the name either.
 
     Args:
-        name: of the attribute.
+        name: the name of the attribute.
         where: the class, a key of SOURCES.
 
     Example:
@@ -209,11 +209,11 @@ def add_missing(cls: type, where: str) -> None:
 
 
 def names_without_missing(cls: type, names: Iterable[str]) -> list[str]:
-    """The names that are no MissingMethod and no MissingAttribute of a class, for `__dir__`.
+    """Returns the names that are no MissingMethod and no MissingAttribute of a class, for `__dir__`.
 
     Args:
         cls: the class.
-        names: of its attributes and those of an instance.
+        names: the names of its attributes and those of an instance.
 
     Example:
         >>> class Layer:
@@ -226,7 +226,7 @@ def names_without_missing(cls: type, names: Iterable[str]) -> list[str]:
 
 
 def listed_names(package: str, *others: str, source: types.ModuleType | None = None) -> tuple[str, ...]:
-    """The names that a package has imported from its files by `*`, or from those of `source`, and `others`; sorted."""
+    """Returns the names that a package has imported from its files by `*`, or from those of `source`, and `others`; sorted."""
     own = vars(sys.modules[package])
     files = [module for name, module in sys.modules.items() if name.rpartition(".")[0] == package]
     files += [source] if source is not None else []

@@ -26,7 +26,7 @@ def code_of(row: Row) -> str:
     """Returns the code of nnc that stands for a name.
 
     Args:
-        row: of a table.
+        row: a row of a table.
 
     Example:
         >>> code_of(("nnp.sum(x)", "as in NumPy")), code_of("nnp.exp(x)")
@@ -39,7 +39,7 @@ def note_of(row: Row) -> str:
     """Returns the note beside the code; an empty string where there is none.
 
     Args:
-        row: of a table.
+        row: a row of a table.
 
     Example:
         >>> note_of(("nnp.sum(x)", "as in NumPy")), note_of("nnp.exp(x)")

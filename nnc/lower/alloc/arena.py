@@ -48,15 +48,15 @@ def plan_arena(
     algorithm: Allocator = "portfolio",
     effort: int | None = None,
 ) -> ArenaPlan:
-    """Offsets for tensors that live in [first, end) and take `size` bytes, such that no two live ones overlap.
+    """Plans offsets for tensors that live in [first, end) and take `size` bytes, so that no two live ones overlap.
 
     Every offset and the peak are multiples of `alignment`; tensors without bytes lie at 0.
 
     Args:
-        algorithm: "article" is the published algorithm of libnnc, "article-size" its variant that takes large tensors
-            first; both serve comparisons, "article" up to 2000 tensors.
-        effort: how many array cells the search may visit where no greedy plan meets the bound; None is a fifth of a
-            second.
+        algorithm: "article" is the published algorithm of libnnc, "article-size" its variant that takes large tensors first;
+            both serve comparisons, "article" up to 2000 tensors.
+        effort: how many array cells the search may visit where no greedy plan meets the bound; None: as many as take a fifth of
+            a second.
 
     Example:
         >>> plan_arena([0, 1, 2], [2, 3, 4], [256, 512, 256])
@@ -110,7 +110,7 @@ def _plan(
 
 
 def _best(p: Problem, effort: int) -> tuple[Ints, int]:
-    """The smallest plan found, and its height."""
+    """Returns the smallest plan found, and its height."""
     best, peak = lowest_plan(p, portfolio(p), p.size, FAR)
     if peak == p.bound or len(p.size) > _SEARCHED:
         return best, peak

@@ -52,7 +52,7 @@ class _Candidates:
     second: Ints
 
     def blocks(self, at: int) -> tuple[int, ...]:
-        """The blocks of a tuple."""
+        """Returns the blocks of a tuple."""
         pair = int(self.first[at]), int(self.second[at])
         return pair if pair[1] >= 0 else pair[:1]
 
@@ -60,10 +60,10 @@ class _Candidates:
 def plan_groups(p: Problem, *, size_first: bool = False) -> Groups:
     """Inserts all blocks.
 
-    A block with several live ranges is a tensor with its companions: they are inserted as one tuple.
+    A block with several live ranges is a tensor with its companions, which are inserted as one tuple.
 
     Args:
-        size_first: candidates are the largest blocks rather than the blocks with the most conflicts, and pairs are not
+        size_first: whether the largest blocks are candidates, rather than those with the most conflicts, and pairs are not
             tried.
     """
     n = len(p.size)
@@ -105,7 +105,7 @@ class _Conflicts:
 
 
 def _by_conflicts(p: Problem, conflicts: _Conflicts) -> _Candidates:
-    """The blocks with the most conflicts, alone and each with a larger one that lives at other times; large sizes first."""
+    """Returns the blocks with the most conflicts, alone and each with a larger one that lives at other times; large sizes first."""
     count = np.where(conflicts.waiting, conflicts.of_blocks(), -1)
     most = np.flatnonzero(count == count.max())
     total = np.zeros(len(p.size), np.int64)
@@ -126,7 +126,7 @@ def _by_conflicts(p: Problem, conflicts: _Conflicts) -> _Candidates:
 
 
 def _by_size(p: Problem, conflicts: _Conflicts) -> _Candidates:
-    """The largest blocks, the one with the most conflicts first."""
+    """Returns the largest blocks, the one with the most conflicts first."""
     size = np.where(conflicts.waiting, p.size, -1)
     largest = np.flatnonzero(size == size.max())
     count = conflicts.of_blocks()
@@ -137,11 +137,11 @@ def _by_size(p: Problem, conflicts: _Conflicts) -> _Candidates:
 class _Edges:
     """The edges of each group.
 
-    They only become lighter and shorter, so a group that has refused a tuple does so ever after: for each pair of blocks it is kept
-    how many groups have, and most candidates need not be held against edges again.
+    Edges only become lighter and shorter, so a group that has refused a tuple refuses it for good. For each pair of blocks, the
+    number of groups that have refused it is kept, so that most candidates need not be compared with edges again.
 
     Args:
-        pairs: tuples may be pairs of blocks.
+        pairs: whether tuples may be pairs of blocks.
     """
 
     def __init__(self, p: Problem, pairs: bool) -> None:
@@ -155,7 +155,7 @@ class _Edges:
         self._refused = np.zeros((n, n + 1 if pairs else 1), np.int16)  # the last column is for blocks alone
 
     def first_fit(self, candidates: _Candidates) -> int | None:
-        """The first tuple that fits on an edge."""
+        """Returns the first tuple that fits on an edge."""
         p, first, second = self.p, candidates.first, candidates.second
         waiting = np.flatnonzero(self._refused[first, second] < len(self._edges))
         at, count = 0, _CHUNK
@@ -207,7 +207,7 @@ class _Edges:
         return best
 
     def new_group(self, blocks: tuple[int, ...]) -> _Edge:
-        """The edge of a group that is opened for a tuple."""
+        """Returns the edge of a group that is opened for a tuple."""
         edge = _Edge(max(int(self.p.size[b]) for b in blocks), 0, len(self.sizes), -_FAR, _FAR)
         self.sizes.append(edge.weight)
         self._edges.append([edge])
@@ -215,7 +215,7 @@ class _Edges:
         return edge
 
     def replace(self, edge: _Edge, others: Iterable[_Edge]) -> None:
-        """Puts other edges in the place of one of their group."""
+        """Replaces one edge of a group by others."""
         self._edges[edge.group].remove(edge)
         self._edges[edge.group] += others
         self._tables[edge.group] = None

@@ -1,4 +1,4 @@
-"""Searches for low plans breadth first: many partial plans at once, of which each turn keeps the most promising.
+"""Searches for low plans breadth first: many partial plans at once; each turn keeps the most promising ones.
 
 A partial plan is judged by how high each set of blocks that live together must become at least: its top, or the lowest place
 that an unplaced block of it has, and all that is left on it. High sets count most. Partial plans that place the same blocks below
@@ -29,7 +29,7 @@ _CHILDREN = (3, 5, 8)
 def drawn_style(
     rng: np.random.Generator, turn: int, keys: Sequence[tuple[Ints, ...]], width: int, cap: int, *, tight: bool
 ) -> Style:
-    """A random style: the turn says by which keys blocks are ranked, and how far their order may be disturbed."""
+    """Returns a random style: the turn says by which keys blocks are ranked, and how far their order may be disturbed."""
     first, *others = keys[turn % len(keys)]
     noise = _NOISE[turn // len(keys) % len(_NOISE)]
     rank = order_rank(first * rng.lognormal(0, noise, len(first)), *others)
@@ -38,7 +38,7 @@ def drawn_style(
 
 
 class BeamSearch:
-    """The state that all searches of one problem share, and the array cells that they may still visit."""
+    """Searches for plans of one problem; all searches share a budget of array cells to visit."""
 
     def __init__(self, sets: LiveSets, budget: int) -> None:
         self.sets, self.turns, self.budget = sets, Turns(sets), budget
@@ -59,8 +59,8 @@ class BeamSearch:
         """Offsets below the cap; None where none are found, or not within the budget.
 
         Args:
-            limit: how far the cap may rise. It does where nothing may come next below it, and placed blocks stay, so
-                that a search that aims too low ends with a plan all the same.
+            limit: how far the cap may rise. It rises where no block fits below it; placed blocks stay, so that a search with
+                too low a goal still ends with a plan.
         """
         limit = style.cap if limit is None else limit
         rise = max(1, (limit - style.cap) // _RISES)

@@ -65,7 +65,7 @@ class _Core:
         self.beam = BeamSearch(LiveSets.of(core), 0)
 
     def completed(self, found: Ints) -> Ints:
-        """A plan with the core at these offsets and all else in the gaps, large blocks first."""
+        """Returns a plan with the core at these offsets and all else in the gaps, large blocks first."""
         p = self._problem
         given = np.full(len(p.size), -1)
         given[self.blocks] = found
@@ -75,7 +75,7 @@ class _Core:
         return min(plans, key=lambda offsets: int((offsets + p.size).max()))
 
     def fullest(self, blocks: Ints) -> Ints:
-        """The fullest section of each block's first life."""
+        """Returns the fullest section of each block's first life."""
         p = self._problem
         rows = p.rows[p.first_row[blocks]]
         first, end = (column[rows].tolist() for column in p.section)

@@ -23,7 +23,7 @@ class Planner(Protocol):
     """Makes a plan."""
 
     def __call__(self, *, below: int) -> Ints:
-        """The offsets; a plan that is not lower than `below` may be unfinished, but shows that it is not."""
+        """Returns the offsets; a plan that is not lower than `below` may be unfinished, but shows that it is not."""
 
 
 def portfolio(p: Problem) -> Iterator[Planner]:
@@ -45,7 +45,7 @@ def portfolio(p: Problem) -> Iterator[Planner]:
 
 
 def lowest_plan(p: Problem, planners: Iterable[Planner], best: Ints, peak: int) -> tuple[Ints, int]:
-    """The lowest of `best` and of the plans, as far as the first that meets the bound, and its height."""
+    """Returns the lowest of `best` and of the plans, as far as the first that meets the bound, and its height."""
     for make in planners:
         plan = make(below=peak)
         height = int((plan + p.size).max())
@@ -57,29 +57,30 @@ def lowest_plan(p: Problem, planners: Iterable[Planner], best: Ints, peak: int) 
 
 
 def search_keys(p: Problem) -> list[tuple[Ints, ...]]:
-    """The orders in which the search tries blocks that can lie equally low."""
+    """Returns the orders in which the search tries blocks that can lie equally low."""
     tight, duration = p.largest_load(), p.duration
     area = p.size * duration
     return [(tight, duration, area), (duration, area, tight), (tight, area, duration), (p.end, duration)]
 
 
 def order_rank(*keys: Numbers) -> Ints:
-    """The place of each block in the order by `keys`."""
+    """Returns the place of each block in the order by `keys`."""
     rank = np.empty(len(keys[0]), np.int64)
     rank[order_of(*keys)] = np.arange(len(rank))
     return rank
 
 
 def order_of(*keys: Numbers) -> Ints:
-    """The blocks by falling keys, the first of which counts most; ties in order of their start."""
+    """Sorts the blocks by falling keys, the first key first; ties in order of their start."""
     return np.lexsort(tuple(-key for key in reversed(keys)))
 
 
 def dive(p: Problem, rank: Ints, *, below: int = FAR) -> Ints:
-    """Places at every turn the block that can lie lowest (ties: by `rank`), on top of those placed at the same time.
+    """Places, one after the other, the block that can lie lowest (ties: by `rank`), on top of the placed blocks that live at
+    the same time.
 
     Args:
-        below: no further block is placed once one ends there or higher.
+        below: the search stops once a block ends at this offset or higher.
     """
     n = len(p.size)
     lo, hi, owner, simple = p.lo, p.hi, p.owner, p.is_simple
@@ -107,12 +108,12 @@ def dive(p: Problem, rank: Ints, *, below: int = FAR) -> Ints:
 
 
 def best_fit(p: Problem, order: Ints, lowest: bool = False, given: Ints | None = None, *, below: int = FAR) -> Ints:
-    """Takes the blocks in order and puts each into the tightest gap between the blocks that live at the same time.
+    """Places the blocks in order, each in the tightest gap between the blocks that live at the same time.
 
     Args:
-        lowest: take the lowest gap instead.
-        given: offsets of blocks that have their places, -1 of others.
-        below: no further block is placed once one ends there or higher.
+        lowest: whether the lowest gap is taken instead.
+        given: the offsets of blocks that are placed already, -1 of others.
+        below: the search stops once a block ends at this offset or higher.
     """
     fixed = [-1] * len(order) if given is None else given.tolist()
     sizes, offset = p.size.tolist(), [0] * len(p.size)

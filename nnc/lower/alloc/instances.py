@@ -29,7 +29,7 @@ class Instance:
 
 
 def read_instance(path: str | Path) -> Instance:
-    """Reads a table of live ranges; other columns than `id,lower,upper,size` are ignored.
+    """Reads a table of live ranges; columns other than `id,lower,upper,size` are ignored.
 
     Raises:
         ArgumentError: the file cannot be read as such a table; names the line and the column.

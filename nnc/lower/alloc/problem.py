@@ -48,7 +48,7 @@ class Problem:
 
     @classmethod
     def of(cls, size: Ints, lo: Ints, hi: Ints, owner: Ints) -> Problem:
-        """The problem of rows [lo, hi), none empty, of the blocks `owner`; blocks are numbered by their first start."""
+        """Returns the problem of rows [lo, hi), none empty, of the blocks `owner`; blocks are numbered by their first start."""
         order = np.lexsort((owner, lo))
         lo, hi, owner = lo[order], hi[order], owner[order]
         n = len(size)
@@ -73,7 +73,7 @@ class Problem:
         return len(self.lo) == len(self.size)
 
     def rows_of(self, block: int) -> Ints:
-        """The rows of a block."""
+        """Returns the rows of a block."""
         return self.rows[self.first_row[block] : self.first_row[block + 1]]
 
     @property
@@ -97,7 +97,7 @@ class Problem:
 
 
 def make_problem(size: Ints, lo: Ints, hi: Ints, owner: Ints) -> tuple[Problem, Ints]:
-    """The problem of the blocks that have bytes and live at all, and which those are: `size` in units, rows [lo, hi)."""
+    """Returns the problem of the blocks that have bytes and live at all, and which those are: `size` in units, rows [lo, hi)."""
     keep = np.flatnonzero((lo < hi) & (size[owner] > 0))
     lo, hi, owner = lo[keep], hi[keep], owner[keep]
     start = np.full(len(size), np.iinfo(np.int64).max)
@@ -138,7 +138,7 @@ def block_rows(blocks: Sequence[Block]) -> tuple[Ints, Ints, Ints, Ints]:
 
 
 def section_loads(lo: Ints, hi: Ints, size: Ints) -> tuple[Ints, Ints]:
-    """The steps at which the live set changes, and the live size from each on."""
+    """Returns the steps at which the live set changes, and the live size from each on."""
     times, where = np.unique(np.concatenate([lo, hi]), return_inverse=True)
     change = np.zeros(len(times), np.int64)
     np.add.at(change, where[: len(lo)], size)

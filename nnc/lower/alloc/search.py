@@ -23,7 +23,7 @@ _GAP = (1.0, 0.5, 0.25, 0.1, 0.0)  # between the bound and the wanted height
 
 
 def improve(p: Problem, best: Ints, peak: int, budget: int) -> tuple[Ints, int]:
-    """A plan that is at most as high as `best`, and its height.
+    """Returns a plan that is at most as high as `best`, and its height.
 
     The fullest steps are searched alone first. Then beams of random styles and of several widths share the budget of array cells,
     until that is spent: the same number in each process, however long it takes. Tight ones aim lower at once, since they fail fast;

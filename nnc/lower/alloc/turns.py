@@ -97,11 +97,11 @@ class LiveSets:
 class Style:
     """The settings by which one run decides.
 
-    `rank`: the order in which blocks that can come next are chosen, of which `children` are tried. `width`: how many partial plans
-    are kept. `keen`: the larger, the more the highest sets count. `bulk`: how much plans are preferred that have placed large
-    blocks. `cap`: how high the plan may become. `tight`: blocks come next at the ends of valleys. Else, which is better where any
-    plan wastes much room, each block that leaves no room below it for another may come next, the lowest first; no valley is given
-    up.
+    `rank`: the order in which blocks that can come next are chosen; the first `children` of them are tried. `width`: how many
+    partial plans are kept. `keen`: the larger, the more the highest sets count. `bulk`: how much plans are preferred that have
+    placed large blocks. `cap`: how high the plan may become. `tight`: blocks come next at the ends of valleys. Else, which is
+    better where any plan wastes much room, each block that leaves no room below it for another may come next, the lowest first;
+    no valley is given up.
     """
 
     rank: Ints
@@ -118,7 +118,7 @@ class Style:
         return STEPS / self.cap
 
     def table(self) -> Ints:
-        """The penalty of a set by how far it stays below the cap."""
+        """Returns the penalty of a set by how far it stays below the cap."""
         return np.asarray(np.exp(np.arange(STEPS) * (-self.keen / STEPS)) * _UNIT, np.int64)
 
 
@@ -133,7 +133,7 @@ class Plans:
 
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """The moves that may come next: of which plan, which move, and the sum of penalties and the name after it.
+    """The moves that may come next: for each, its plan, the move, and the sum of penalties and the name after it.
 
     `move` is a block, or -1 - s: the valley with set s is given up.
     """
@@ -145,14 +145,14 @@ class Moves:
 
 
 def penalties(sets: LiveSets, rows: Ints, style: Style) -> Ints:
-    """The sum of penalties of each partial plan."""
+    """Returns the sum of penalties of each partial plan."""
     _, top, left = sets.split(rows)
     step = ((style.cap - top - left) * style.scale).astype(np.int64)
     return np.asarray(style.table()[np.minimum(step, STEPS - 1)].sum(axis=1))
 
 
 def nothing_placed(sets: LiveSets, style: Style) -> Plans:
-    """The partial plan where all begins."""
+    """Returns the partial plan where all begins."""
     rows = np.concatenate([np.zeros(sets.blocks + sets.count, np.int64), sets.load])[None]
     return Plans(rows, penalties(sets, rows, style), np.zeros(1, np.int64))
 
@@ -172,7 +172,7 @@ class Turns:
         return Moves(*(np.concatenate(column) for column in zip(*found, strict=True)))
 
     def made(self, plans: Plans, moves: Moves) -> Plans:
-        """The plans after these moves."""
+        """Returns the plans after these moves."""
         many = max(1, _CELLS // self.sets.cells)
         parts = [slice(i, i + many) for i in range(0, len(moves.move), many)]
         rows = [self._after(plans.rows[moves.parent[part]], moves.move[part]) for part in parts]

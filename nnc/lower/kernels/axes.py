@@ -17,7 +17,7 @@ _WORDS = {1: dtypes.uint8, 2: dtypes.uint16, 4: dtypes.uint32, 8: dtypes.uint64}
 
 
 def word_of(dtype: DType) -> DType:
-    """The unsigned dtype as which elements are moved; a complex128 is moved as two."""
+    """Returns the unsigned dtype as which elements are moved; a complex128 is moved as two."""
     return _WORDS[min(dtype.itemsize, 8)]
 
 
@@ -54,20 +54,20 @@ class Axes:
         return _axes(kept, len(self.strides))
 
     def ordered(self, by: int) -> Axes:
-        """The axes in falling order of one operand's strides, then merged."""
+        """Returns the axes in falling order of one operand's strides, then merged."""
         rows = [(n, [s[axis] for s in self.strides]) for axis, n in enumerate(self.shape) if n != 1]
         rows.sort(key=lambda row: [-abs(row[1][by]), *(-abs(step) for step in row[1])])
         return _axes(rows, len(self.strides)).merged()
 
     def without(self, *axes: int) -> Axes:
-        """The axes that are left."""
+        """Returns the axes that are left."""
         kept = [axis for axis in range(len(self.shape)) if axis not in axes]
         return Axes(
             tuple(self.shape[axis] for axis in kept), tuple(tuple(s[axis] for axis in kept) for s in self.strides)
         )
 
     def at(self, code: Code, pointers: Sequence[str], number: Value) -> list[str]:
-        """The operands' pointers at a position, counted in row-major order."""
+        """Returns the operands' pointers at a position, counted in row-major order."""
         places = [code.integer(0)] * len(self.strides)
         for axis in reversed(range(len(self.shape))):
             size = code.integer(self.shape[axis])

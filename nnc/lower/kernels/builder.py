@@ -42,7 +42,7 @@ def has_code(dtype: DType) -> bool:
 
 
 def scalar_type(dtype: DType) -> str:
-    """The LLVM type of one value in a register.
+    """Returns the LLVM type of one value in a register.
 
     A bfloat16 is its bits: processors without instructions for it would convert LLVM's own type at each select, through functions
     that nobody gives.
@@ -51,7 +51,7 @@ def scalar_type(dtype: DType) -> str:
 
 
 def memory_type(dtype: DType) -> str:
-    """The LLVM type of one value in memory: a bool takes a byte."""
+    """Returns the LLVM type of one value in memory: a bool takes a byte."""
     return "i8" if dtypes.is_bool(dtype) else scalar_type(dtype)
 
 
@@ -76,7 +76,7 @@ class Value(NamedTuple):
 
 
 def vector_type(scalar: str, lanes: int) -> str:
-    """The type of so many lanes; the scalar's own for 0."""
+    """Returns the type of so many lanes; the scalar's own for 0."""
     return f"<{lanes} x {scalar}>" if lanes else scalar
 
 
@@ -96,8 +96,8 @@ def literal(value: Any, dtype: DType) -> str:
 
 @dataclass(slots=True)
 class Carried:
-    """Values that the iterations of a loop hand on: before the loop the first ones, in an iteration the present ones, which it
-    replaces by the next iteration's, behind the loop the last ones.
+    """Values that a loop carries: before the loop the initial ones, in an iteration the present ones, which it replaces by
+    those of the next iteration, behind the loop the final ones.
     """
 
     values: list[Value]
@@ -110,11 +110,11 @@ def _hand_on(carried: Sequence[Carried], values: Sequence[Value]) -> None:
 
 
 class Code(FunctionWriter):
-    """One function that is being written: instructions on values.
+    """One function that is being printed: instructions on values.
 
     Attributes:
-        functions: of the target's own, by the names that scalar expressions call them by; they take and give Terms, and come
-            before the common ones (nnc.lower.kernels.math.table).
+        functions: the target's own functions, by their names in scalar expressions; they map Terms to Terms, and come before
+            the common ones (nnc.lower.kernels.math.table).
         keeps_wide: whether 16-bit floats stay float32 from one command to the next, until they are stored.
     """
 
@@ -183,7 +183,7 @@ class Code(FunctionWriter):
             self._level[value.text] = len(self._scopes) - 1
 
     def _fresh_like(self, value: Value) -> Value:
-        """A register of the same type, known in the present scope."""
+        """Returns a register of the same type, known in the present scope."""
         name = self.fresh()
         self._level[name] = len(self._scopes) - 1
         return Value(name, value.dtype, value.lanes)
@@ -202,7 +202,7 @@ class Code(FunctionWriter):
     # -- stack slots ---------------------------------------------------------------------------------------------------
 
     def slot(self, value: Value) -> Slot:
-        """A variable on the stack, which holds `value` from here on."""
+        """Returns a variable on the stack, which holds `value` from here on."""
         name = self.fresh()
         self._slots.append(f"  {name} = alloca {value.type}, align 64")
         slot = Slot(name, value.dtype, value.lanes)
@@ -210,7 +210,7 @@ class Code(FunctionWriter):
         return slot
 
     def room(self, nbytes: int) -> str:
-        """A pointer to memory on the stack, 64-byte aligned."""
+        """Returns a pointer to memory on the stack, 64-byte aligned."""
         name = self.fresh()
         self._slots.append(f"  {name} = alloca i8, i64 {max(nbytes, 1)}, align 64")
         return name
@@ -227,16 +227,16 @@ class Code(FunctionWriter):
     # -- constants -----------------------------------------------------------------------------------------------------
 
     def constant(self, value: Any, dtype: DType, lanes: int = 0) -> Value:
-        """A number."""
+        """Returns a number."""
         text = literal(value, dtype)
         return Value(f"splat ({scalar_type(dtype)} {text})" if lanes else text, dtype, lanes)
 
     def like(self, x: Value, value: Any) -> Value:
-        """A number of the dtype and lanes of `x`."""
+        """Returns a number of the dtype and lanes of `x`."""
         return self.constant(value, x.dtype, x.lanes)
 
     def integer(self, value: Value | int) -> Value:
-        """An int64."""
+        """Returns an int64."""
         return value if isinstance(value, Value) else Value(str(value), dtypes.int64)
 
     def splat(self, x: Value, lanes: int) -> Value:
@@ -303,7 +303,7 @@ class Code(FunctionWriter):
         return self._binary("fmul", "mul", x, y)
 
     def _parts(self, x: Value) -> tuple[str, int]:
-        """An int64 as a register ("": none) and a number that is added to it."""
+        """Returns an int64 as a register ("": none) and a number that is added to it."""
         n = known_integer(x)
         return ("", n) if n is not None else self._sums.get(x.text, (x.text, 0))
 
@@ -357,7 +357,7 @@ class Code(FunctionWriter):
         return self._binary("", "xor", x, y)
 
     def not_(self, x: Value) -> Value:
-        """All bits turned."""
+        """Returns all bits turned."""
         return self.xor(x, self.like(x, 1 if dtypes.is_bool(x.dtype) else -1))
 
     def shl(self, x: Value, y: Value) -> Value:
@@ -369,7 +369,9 @@ class Code(FunctionWriter):
         return self._binary("", "ashr", x, y, "lshr")
 
     def intrinsic(self, name: str, *values: Value) -> Value:
-        """An LLVM intrinsic named after the type of its first operand, of which its result is: `intrinsic("sqrt", x)`."""
+        """Calls an LLVM intrinsic that is named after the type of its first operand and returns that type: `intrinsic("sqrt",
+        x)`.
+        """
         matched = self.match(*values)
         if matched[0].dtype == dtypes.bfloat16:
             wide = [self.convert(value, dtypes.float32) for value in matched]
@@ -389,7 +391,7 @@ class Code(FunctionWriter):
         return self.intrinsic("fma", x, y, z)
 
     def compare(self, predicate: str, x: Value, y: Value) -> Value:
-        """A bool. `predicate`: "eq", "ne" (true for NaN), "lt", "le", "gt", "ge"; for floats also "uno" (one is NaN)."""
+        """Returns a bool. `predicate`: "eq", "ne" (true for NaN), "lt", "le", "gt", "ge"; for floats also "uno" (one is NaN)."""
         if x.lanes != y.lanes:
             x, y = self.match(x, y)
         if x.dtype == dtypes.bfloat16:
@@ -414,7 +416,7 @@ class Code(FunctionWriter):
     # -- conversions ---------------------------------------------------------------------------------------------------
 
     def bitcast(self, x: Value, dtype: DType) -> Value:
-        """The same bits as another dtype of that size."""
+        """Returns the same bits as another dtype of that size."""
         kind = vector_type(scalar_type(dtype), x.lanes)
         source = self._casts.get(x.text, x)
         if kind == source.type:
@@ -424,7 +426,7 @@ class Code(FunctionWriter):
         return Value(name, dtype, x.lanes)
 
     def convert(self, x: Value, dtype: DType) -> Value:
-        """The value in another dtype. Floats become integers by the rule of nnc/base/casting.py."""
+        """Returns the value in another dtype. Floats become integers by the rule of nnc/base/casting.py."""
         if x.dtype == dtype:
             return x
         if dtypes.is_bool(dtype):
@@ -469,7 +471,9 @@ class Code(FunctionWriter):
         return self.bitcast(self.convert(self.shr(top, self.like(top, 16)), dtypes.uint16), dtype)
 
     def _round_to_odd(self, x: Value) -> Value:
-        """A float64 as float32, cut off; with the last bit set where that is inexact: then a second rounding is as if the first."""
+        """Returns a float64 as float32, cut off; with the last bit set where that is inexact: then a second rounding is as if
+        the first.
+        """
         bits = self.bitcast(x, dtypes.uint64)
         lost = self.compare("ne", self.and_(bits, self.like(bits, (1 << 29) - 1)), self.like(bits, 0))
         kept = self.and_(bits, self.like(bits, ~((1 << 29) - 1) & ((1 << 64) - 1)))
@@ -477,7 +481,7 @@ class Code(FunctionWriter):
         return self.convert(self.bitcast(odd, dtypes.float64), dtypes.float32)
 
     def _saturated(self, x: Value, dtype: DType) -> Value:
-        """A float as the nearest integer towards 0 that the dtype has; 0 for NaN."""
+        """Returns a float as the nearest integer towards 0 that the dtype has; 0 for NaN."""
         name = "fptoui.sat" if dtype in dtypes.UNSIGNED else "fptosi.sat"
         out, prefix = vector_type(scalar_type(dtype), x.lanes), f"v{x.lanes}" if x.lanes else ""
         full = f"llvm.{name}.{prefix}{scalar_type(dtype)}.{prefix}{_short(scalar_type(x.dtype))}"
@@ -487,7 +491,7 @@ class Code(FunctionWriter):
     # -- memory --------------------------------------------------------------------------------------------------------
 
     def offset(self, pointer: str, nbytes: Value | int) -> str:
-        """A pointer so many bytes further. Known distances come last, since instructions reach that far by themselves."""
+        """Returns a pointer so many bytes further. Known distances come last, since instructions reach that far by themselves."""
         register, far = ("", nbytes) if isinstance(nbytes, int) else self._parts(nbytes)
         pointer, more = self._places.get(pointer, (pointer, 0))
         if register:
@@ -563,7 +567,7 @@ class Code(FunctionWriter):
         return self.convert(value, dtypes.uint8) if dtypes.is_bool(value.dtype) else value
 
     def reduce(self, name: str, x: Value, start: Value | None = None) -> Value:
-        """All lanes in one: "fadd", "fmul" (with `start`; lanes in any order), "add", "mul", "and", "or", "xor"."""
+        """Returns all lanes in one: "fadd", "fmul" (with `start`; lanes in any order), "add", "mul", "and", "or", "xor"."""
         short = {"float": "f32", "double": "f64"}.get(scalar_type(x.dtype), scalar_type(x.dtype))
         full = f"llvm.vector.reduce.{name}.v{x.lanes}{short}"
         kind = scalar_type(x.dtype)
@@ -576,14 +580,14 @@ class Code(FunctionWriter):
 
 @cache
 def _intrinsic(name: str, kinds: tuple[str, ...]) -> tuple[str, str]:
-    """The full name of an intrinsic on operands of such types, and its declaration."""
+    """Returns the full name of an intrinsic on operands of such types, and its declaration."""
     *lanes, scalar = kinds[0].strip("<>").split(" x ")
     full = f"llvm.{name}.{''.join(f'v{n}' for n in lanes)}{_short(scalar)}"
     return full, f"declare {kinds[0]} @{full}({', '.join(kinds)})"
 
 
 def known_number(x: Value) -> float | None:
-    """The number that a constant value has; None where it is not known, or its dtype has 16 bits."""
+    """Returns the number that a constant value has; None where it is not known, or its dtype has 16 bits."""
     text = x.text
     if text.startswith("%"):
         return None
@@ -605,7 +609,7 @@ def known_number(x: Value) -> float | None:
 
 
 def known_integer(x: Value) -> int | None:
-    """A known int64."""
+    """Returns a known int64."""
     text, dtype, lanes = x
     return int(text) if not lanes and text[0] != "%" and dtype == dtypes.int64 else None
 

@@ -27,12 +27,12 @@ class Cut(NamedTuple):
 
 
 def cut_of(counts: Sequence[Bound], most: int, short: int) -> Cut | None:
-    """The cut of sums over nested loops; None where they are short, or of no known length.
+    """Returns the cut of sums over nested loops; None where they are short, or of no known length.
 
     Args:
-        counts: terms that each loop adds to a sum, from the outside in.
-        most: terms of a piece.
-        short: terms up to which a sum is not cut.
+        counts: the number of terms that each loop adds to a sum, from the outermost loop in.
+        most: the most terms of a piece.
+        short: the number of terms up to which a sum is not cut.
 
     Example:
         >>> cut_of([3, 1000, 4], most=128, short=512)
@@ -50,7 +50,7 @@ def cut_of(counts: Sequence[Bound], most: int, short: int) -> Cut | None:
 
 
 def total_dtype(dtype: DType) -> DType:
-    """The dtype of a total of pieces whose sums are of this dtype."""
+    """Returns the dtype of a total of pieces whose sums are of this dtype."""
     return dtypes.float64 if dtype == dtypes.float32 else dtype
 
 

@@ -31,10 +31,9 @@ _Sum = tuple[int, Axes, int]  # the kind of the reduced operand, the axes that a
 
 
 def can_fuse(node: Node, machine: Target) -> bool:
-    """Whether a node can be a part of a printed loop nest.
+    """Whether a node can be part of a printed loop nest.
 
     Args:
-        node: of a graph.
         machine: the program runs on it; kernels for other kinds of devices are not asked.
     """
     if node.command is unit:
@@ -132,7 +131,7 @@ class Domain:
         self._mixed = False  # whether a symbol is read both so and element by element
 
     def copy(self) -> Domain:
-        """An independent copy."""
+        """Returns an independent copy."""
         other = Domain()
         other.sizes, other._kinds, other._kind = self.sizes.copy(), self._kinds.copy(), self._kind.copy()
         other._sums, other._gathered, other._mixed = self._sums, self._gathered, self._mixed
@@ -140,7 +139,7 @@ class Domain:
 
     @classmethod
     def of(cls, graph: Graph) -> Domain:
-        """The domain of a fused graph."""
+        """Returns the domain of a fused graph."""
         domain = cls.of_nodes(graph.nodes)
         for symbol in graph.inputs:
             domain.axes(symbol)
@@ -148,7 +147,7 @@ class Domain:
 
     @classmethod
     def of_nodes(cls, nodes: Iterable[Node]) -> Domain:
-        """The domain of nodes that are known to fit."""
+        """Returns the domain of nodes that are known to fit."""
         domain = cls()
         for node in nodes:
             domain.extend(node)
@@ -165,7 +164,7 @@ class Domain:
     # -- labels --------------------------------------------------------------------------------------------------------
 
     def axes(self, symbol: Symbol) -> Labels:
-        """The label of each axis of a symbol."""
+        """Returns the label of each axis of a symbol."""
         return self._kinds[self._known(symbol)]
 
     @property
@@ -180,13 +179,13 @@ class Domain:
         return len(self.sizes) - 1
 
     def _known(self, symbol: Symbol) -> int:
-        """The kind of a symbol; a kind with new labels if it has none so far."""
+        """Returns the kind of a symbol; a kind with new labels if it has none so far."""
         if symbol not in self._kind:
             self._kind[symbol] = self._kind_of(tuple([self._new_label(n) for n in symbol.spec.shape]))
         return self._kind[symbol]
 
     def _kind_of(self, labels: Labels) -> int:
-        """The kind with these labels."""
+        """Returns the kind with these labels."""
         if labels not in self._kinds:
             self._kinds.append(labels)
         return self._kinds.index(labels)
@@ -341,7 +340,7 @@ def _repeats(x: Symbol, out: Symbol, pairs: Sequence[tuple[int, int]]) -> bool:
 
 @lru_cache(maxsize=1024)
 def _loops(labels: Labels) -> frozenset[int]:
-    """The labels of axes that are loops."""
+    """Returns the labels of axes that are loops."""
     return frozenset(labels) - {UNIT}
 
 

@@ -30,7 +30,7 @@ class Epilogue:
 
     @classmethod
     def of(cls, graph: Graph, machine: Target) -> Epilogue | None:
-        """The epilogue of a sub-graph on a machine; None where that is not computed element by element."""
+        """Returns the epilogue of a sub-graph on a machine; None where that is not computed element by element."""
         parts = _parts_of(graph, machine)
         return cls(graph, *parts) if parts is not None else None
 
@@ -46,7 +46,7 @@ class Epilogue:
         return tuple(0 if label == UNIT else step.get(label, 0) for label in axes)
 
     def all_strides(self, inputs: Sequence[View], outputs: Sequence[View]) -> list[Strides]:
-        """The strides of all operands along the product's axes, for a step on these views."""
+        """Returns the strides of all operands along the product's axes, for a step on these views."""
         views = (*inputs[2:], *outputs)
         return [self.strides(symbol, view.strides) for symbol, view in zip(self.operands, views, strict=True)]
 

@@ -15,7 +15,7 @@ _LONGEST_CHAIN = 8  # of powers of floats; beyond, rounding errors add up to mor
 
 
 def _safe_divisor(x: Term, y: Term) -> tuple[Term, Term]:
-    """The mask of zeros of y, and a divisor of x for which the machine's division is defined."""
+    """Returns the mask of zeros of y, and a divisor of x for which the machine's division is defined."""
     zero = y.equals(0)
     undefined = zero
     if x.dtype in dtypes.SIGNED:
@@ -45,7 +45,7 @@ def remainder(x: Term, y: Term) -> Term:
 
 
 def floor_divide(x: Term, y: Term) -> Term:
-    """The floor of x / y; 0 where y is 0."""
+    """Returns the floor of x / y; 0 where y is 0."""
     zero, safe = _safe_divisor(x, y)
     quotient = x / safe
     if x.dtype in dtypes.SIGNED:
@@ -90,12 +90,12 @@ def _is_bool(x: Term) -> bool:
 
 
 def maximum(x: Term, y: Term) -> Term:
-    """The larger one; of bools, whether one holds."""
+    """Returns the larger one; of bools, whether one holds."""
     return x | y if _is_bool(x) else where(x > y, x, y)
 
 
 def minimum(x: Term, y: Term) -> Term:
-    """The smaller one; of bools, whether both hold."""
+    """Returns the smaller one; of bools, whether both hold."""
     return x & y if _is_bool(x) else where(x < y, x, y)
 
 
@@ -111,12 +111,12 @@ def sign(x: Term) -> Term:
 
 
 def popcount(x: Term) -> Term:
-    """The number of bits that are set."""
+    """Returns the number of bits that are set."""
     return x.intrinsic("ctpop")
 
 
 def gcd(x: Term, y: Term) -> Term:
-    """The greatest common divisor, by Euclid's algorithm on the sizes; 0 of zeros. The loop goes on while a lane does."""
+    """Returns the greatest common divisor, by Euclid's algorithm on the sizes; 0 of zeros. The loop goes on while a lane does."""
     return x.of(x.code.bitcast(_common_divisor(x, y).value, x.dtype))
 
 
@@ -138,7 +138,7 @@ def _common_divisor(x: Term, y: Term) -> Term:
 
 
 def lcm(x: Term, y: Term) -> Term:
-    """The least common multiple, which is positive or wraps around; 0 where an operand is 0."""
+    """Returns the least common multiple, which is positive or wraps around; 0 where an operand is 0."""
     divisor = _common_divisor(x, y)
     is_zero = divisor.equals(0)
     product = absolute(x).bits() / where(is_zero, 1, divisor) * absolute(y).bits()

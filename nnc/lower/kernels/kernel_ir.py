@@ -120,15 +120,12 @@ def make_nest(
     neighbours: int = _NEIGHBOURS,
     guarded: bool = False,
 ) -> Nest:
-    """The loop nest of a fused graph on operands that lie in these views.
+    """Makes the loop nest of a fused graph on operands in these views.
 
     Args:
-        graph: fused.
-        inputs: of the graph.
-        outputs: of the graph.
         machine: its loops have the tiles of transposed accesses.
-        neighbours: iterations of the vector loop that run side by side; a longer loop is no better. 1 where the lanes go on into
-            the next loop, as the threads of a GPU do.
+        neighbours: iterations of the vector loop that run side by side; a longer loop is no faster. 1 where the lanes continue
+            in the next loop, as the threads of a GPU do.
         guarded: whether loops of the row that few rows need are skipped by the others.
     """
     domain = Domain.of(graph)
@@ -188,9 +185,9 @@ def make_nest(
 
 
 def _tiled(nest: Nest, tiles: Sequence[int]) -> Nest:
-    """A nest in which operands lie in one another's transposed order, cut so that the lines of the cache that a vector of strided
-    elements touches are used up by the next iterations: a loop along which such an operand is dense is cut into tiles, within which
-    it runs inside of the vector loop.
+    """Returns a nest in which operands lie in one another's transposed order, cut so that the lines of the cache that a vector
+    of strided elements touches are used up by the next iterations: a loop along which such an operand is dense is cut into
+    tiles, within which it runs inside of the vector loop.
     """
     vector = nest.vector
     sizes = [symbol.dtype.itemsize for symbol in nest.operands]
@@ -222,8 +219,8 @@ def _vector_loop(
     neighbours: int,
     strided: int,
 ) -> int | None:
-    """The loop along which the fewest elements must be gathered, which take `strided` instructions each; of equals one of the row,
-    then the longest.
+    """Returns the loop along which the fewest elements must be gathered, which take `strided` instructions each; of equals one
+    of the row, then the longest.
     """
     if not sizes:
         return None
@@ -242,7 +239,7 @@ def _vector_loop(
 
 
 def flat_length(graph: Graph, views: Sequence[View]) -> int | None:
-    """The number of elements, if all operands are traversed from the first byte to the last, or are one value."""
+    """Returns the number of elements, if all operands are traversed from the first byte to the last, or are one value."""
     shape: tuple[int, ...] | None = None
     for view in views:
         if any(step for n, step in zip(view.spec.shape, view.strides, strict=True) if n > 1):
@@ -269,9 +266,7 @@ def generic_form(graph: Graph, views: Sequence[View], least: int) -> tuple[int, 
 
 @remembered  # equal kernels share a graph
 def graph_key(graph: Graph, with_shapes: bool) -> Any:
-    """Returns a key of a fused graph, apart from its symbols; without shapes for flat graphs, which treat every element
-    alike.
-    """
+    """Returns a key of a fused graph, apart from its symbols; without shapes for flat graphs, which treat every element alike."""
     number: dict[Symbol, int] = {}
     for symbol in graph.symbols():
         number[symbol] = len(number)

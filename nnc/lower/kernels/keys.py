@@ -17,7 +17,7 @@ def has_keys(dtype: DType) -> bool:
 
 
 def key_dtype(dtype: DType) -> DType:
-    """The dtype of keys: uint32 or uint64."""
+    """Returns the dtype of keys: uint32 or uint64."""
     return dtypes.uint64 if dtype.itemsize == 8 else dtypes.uint32
 
 
@@ -26,7 +26,7 @@ def _bits(dtype: DType) -> DType:
 
 
 def key_of(code: Code, x: Value, descending: bool) -> Value:
-    """The keys of values."""
+    """Returns the keys of values."""
     bits, wide = _bits(x.dtype), key_dtype(x.dtype)
     top = 1 << 8 * bits.itemsize - 1
     if dtypes.is_float(x.dtype):
@@ -49,7 +49,7 @@ def key_of(code: Code, x: Value, descending: bool) -> Value:
 
 
 def value_of(code: Code, key: Value, dtype: DType, descending: bool) -> Value:
-    """The values of keys; NaN and 0 where the key stands for several."""
+    """Returns the values of keys; NaN and 0 where the key stands for several."""
     bits = _bits(dtype)
     top = 1 << 8 * bits.itemsize - 1
     raw = code.convert(key, bits)

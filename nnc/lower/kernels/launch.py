@@ -22,13 +22,13 @@ class Launch:
     """One launch of a kernel: a grid of blocks of threads.
 
     Attributes:
-        function: its name in the text, which begins with `@KERNEL`.
-        grid: how many blocks, along x, y and z.
-        block: how many threads of a block, along x, y and z.
-        operands: the tensors that the parameters point to, by position among the step's inputs, its outputs, its workspace (where
-            the kernel has one) and its status word (where it may refuse an input), in this order.
-        shared: bytes of shared memory of a block, beside those that the text declares.
-        updates: operands that lie where an input of the step does, and of which it leaves some elements as they are.
+        function: the function's name in the text, which begins with `@KERNEL`.
+        grid: the number of blocks along x, y and z.
+        block: the number of threads of a block along x, y and z.
+        operands: the tensors that the parameters point to, as positions in the step's inputs, its outputs, its workspace (if
+            the kernel has one) and its status word (if it may refuse an input), in this order.
+        shared: bytes of shared memory of a block, beside the memory that the text declares.
+        updates: operands that lie where an input of the step does, and in which the launch leaves some elements unchanged.
     """
 
     function: str
@@ -46,9 +46,9 @@ class DeviceKernel:
     Attributes:
         text: LLVM functions, and the declarations and shared variables that they need; names of its own begin with `@KERNEL`.
             Each function that is launched takes one pointer for each operand of its launch, and is linked as `ptx_kernel`.
-        launches: done one after the other.
-        may_fail: whether it takes a status word: an int32 of the step's own, 0 before the launch, which an atomic maximum sets to 1
-            where an input is refused; the reference then words the error.
+        launches: the launches, in their order.
+        may_fail: whether the kernel takes a status word: an int32 of the step's own that is 0 before the launch. An atomic
+            maximum sets it to 1 where an input is refused; the reference then words the error.
     """
 
     text: str
@@ -66,11 +66,7 @@ class DeviceKernel:
         return self.text.replace(KERNEL, f"@{self.name}")
 
     def function(self, launch: Launch) -> str:
-        """Returns the name under which the assembled code holds the function of a launch.
-
-        Args:
-            launch: of this kernel.
-        """
+        """Returns the name of the function of one of this kernel's launches in the assembled code."""
         return launch.function.replace(KERNEL, self.name)
 
 
@@ -79,25 +75,24 @@ class Assembler(Protocol):
     """A compiler that turns printed kernels into code of a device."""
 
     def assemble(self, kernels: Sequence[DeviceKernel], target: str) -> str:
-        """Returns the code of kernels as PTX, in one module, under their names.
+        """Returns the PTX of kernels, in one module, under their names.
 
         Args:
-            kernels: of a program.
-            target: the processor, by NVIDIA's name, "sm_90" say.
+            target: the processor, by NVIDIA's name, such as "sm_90".
 
         Raises:
-            InternalError: a text is not taken.
+            InternalError: the assembler refuses a text.
         """
         ...
 
     def to_machine_code(self, kernels: Sequence[DeviceKernel], target: str) -> bytes:
-        """Returns the code of kernels as a driver loads it fastest: machine code, or PTX where nothing assembles that.
+        """Returns the code of kernels in the form that a driver loads fastest: machine code, or PTX where nothing can assemble
+        it.
 
         Args:
-            kernels: of a program.
-            target: the processor, by NVIDIA's name, "sm_90" say.
+            target: the processor, by NVIDIA's name, such as "sm_90".
 
         Raises:
-            InternalError: a text is not taken.
+            InternalError: the assembler refuses a text.
         """
         ...

@@ -28,7 +28,7 @@ _PART = "@KERNEL.part"
 
 
 def print_graph(graph: Graph, inputs: Sequence[View], outputs: Sequence[View], machine: Target) -> Native:
-    """The kernel that computes a fused graph on operands that lie in these views."""
+    """Returns the kernel that computes a fused graph on operands that lie in these views."""
     return _NestPrinter(make_nest(graph, inputs, outputs, machine, guarded=True)).native()
 
 
@@ -39,7 +39,7 @@ class KernelPrinter:
         self._machine = machine
 
     def native(self, step: Step) -> Native:
-        """The kernel of a `fused` step."""
+        """Returns the kernel of a `fused` step."""
         graph, views = step.graphs[0], (*step.inputs, *step.outputs)
         form = generic_form(graph, views, self._machine.loops.generic_elements)
         if form is not None:
@@ -60,7 +60,7 @@ class _NestPrinter(NestRows):
     # -- the function --------------------------------------------------------------------------------------------------
 
     def native(self) -> Native:
-        """The kernel."""
+        """Returns the kernel."""
         nest = self.nest
         names = [f"p{i}" for i in range(len(nest.operands))]
         numbers = (nest.sizes[nest.vector],) if self.is_generic and nest.vector is not None else ()
@@ -180,7 +180,7 @@ class _NestPrinter(NestRows):
         return code.div(code.add(n, code.integer(self.step - 1)), code.integer(self.step))
 
     def _grain(self) -> int:
-        """The least iterations of the outer loops for a thread of their own."""
+        """Returns the least iterations of the outer loops for a thread of their own."""
         nest = self.nest
         per_unit: float = nest.work * self.copies
         if not self.is_generic:

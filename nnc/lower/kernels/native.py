@@ -25,10 +25,10 @@ KERNEL = "@KERNEL"  # stands for the kernel's own name in its text
 class Native:
     """A kernel for compiled code.
 
-    `text` holds LLVM functions and the declarations that they need. Names of its own begin with `@KERNEL`; the function `@KERNEL`
-    itself takes a pointer for each input, each output, the workspace (where the kernel has one) and the state (likewise), in this
-    order, then an i64 for each of `numbers` (sizes in which steps of one text differ), and returns an i64: 0, or any other number
-    where an input is refused, of which the reference then words the error. Equal texts are compiled once.
+    `text` holds LLVM functions and the declarations that they need. Names of its own begin with `@KERNEL`; the function
+    `@KERNEL` itself takes a pointer for each input, each output, the workspace (where the kernel has one) and the state
+    (likewise), in this order, then an i64 for each of `numbers` (sizes in which steps of one text differ), and returns an i64:
+    0, or any other number where an input is refused; the reference then words the error. Equal texts are compiled once.
 
     `symbols` are addresses of C functions that the text declares. `state` makes data that one arena at a time needs, such as
     descriptions of memory that a library fills in; it is given the address of `scratch` bytes, which others use between calls.
@@ -116,7 +116,7 @@ class Remembered:
         self._make = make
 
     def __call__(self, step: Any) -> Native | None:
-        """The kernel of a step."""
+        """Returns the kernel of a step."""
         views = (*step.inputs, *step.outputs)
         key = repr(tuple(step.params.items())), tuple((v.spec, v.strides) for v in views)  # repr tells 0.0 from -0.0
         return PRINTED.find((self, key), lambda: self._make(step))
@@ -156,9 +156,9 @@ class Compiler(Protocol):
         ...
 
     def load(self, natives: Sequence[Native]) -> Sequence[Function]:
-        """The functions of kernels, compiled together where they are not known yet."""
+        """Returns the functions of kernels, compiled together where they are not known yet."""
         ...
 
     def load_entry(self, text: str, symbols: Mapping[str, int], held: Any) -> Function:
-        """The function `@ENTRY` of a program, which calls `symbols`; `held` is kept as long as the function."""
+        """Returns the function `@ENTRY` of a program, which calls `symbols`; `held` is kept as long as the function."""
         ...

@@ -14,7 +14,7 @@ class Record:
     """The rule by which one element beats another: a greater one, a smaller one, or NaN.
 
     Attributes:
-        kind: of the elements in memory; bools are bytes.
+        kind: the dtype of the elements in memory; bools are bytes.
         predicate: "gt" or "lt".
     """
 
@@ -30,7 +30,7 @@ class Record:
         return code.and_(is_number, code.or_(beats, code.compare("uno", x, x)))
 
     def take(self, code: Code, x: Value, best: Value) -> Value:
-        """The better one of two, where order does not matter; NaN is kept."""
+        """Returns the better one of two, where order does not matter; NaN is kept."""
         if dtypes.is_float(x.dtype):
             return code.select(self.better(code, x, best), x, best)
         name = ("u" if x.dtype in dtypes.UNSIGNED else "s") + ("max" if self.predicate == "gt" else "min")
@@ -38,10 +38,9 @@ class Record:
 
 
 def record_of(dtype: DType, predicate: str) -> Record:
-    """The record of a dtype.
+    """Returns the record rule of a dtype.
 
     Args:
-        dtype: of the elements.
         predicate: "gt" for the greatest element, "lt" for the smallest.
     """
     return Record(dtypes.uint8 if dtypes.is_bool(dtype) else dtype, predicate)

@@ -21,11 +21,11 @@ Combine = Callable[[Code, Value, Value], Value]
 
 @dataclass(frozen=True, slots=True)
 class Shortcut:
-    """A faster way to combine values than the scalar expression of a command.
+    """A way to combine values that is faster than the scalar expression of a command.
 
     Attributes:
-        combine: (code, x, y) -> both as one; x is the accumulated value, so as little as possible is done with it.
-        across: (code, x) -> all lanes of a vector as one value.
+        combine: combines (code, x, y); x is the accumulated value, on which as few operations as possible are done.
+        across: combines all lanes of a vector, (code, x), to one value.
     """
 
     combine: Combine
@@ -57,7 +57,7 @@ def loses_digits(node: Node) -> bool:
 
 
 def dtype_of_total(node: Node) -> DType:
-    """The dtype in which results of pieces are joined."""
+    """Returns the dtype in which results of pieces are joined."""
     wide = accumulator(node.inputs[0].dtype)
     return total_dtype(wide) if loses_digits(node) and has_reduction(reduction[node.command], dtypes.float64) else wide
 
@@ -74,12 +74,12 @@ def combined(code: Code, by: Command, x: Value, y: Value) -> Value:
 
 
 def rounded(code: Code, node: Node, x: Value) -> Value:
-    """The result in the command's dtype."""
+    """Returns the result in the command's dtype."""
     return code.convert(x, node.outputs[0].dtype)
 
 
 def across(code: Code, node: Node, x: Value) -> Value:
-    """All lanes of a vector as one value."""
+    """Returns all lanes of a vector as one value."""
     if not x.lanes:
         return x
     by = reduction[node.command].combine
@@ -88,7 +88,7 @@ def across(code: Code, node: Node, x: Value) -> Value:
 
 
 def _halved(code: Code, combine: Combine, x: Value) -> Value:
-    """The lanes of a vector as one value, half of them with the other half at a time."""
+    """Returns the lanes of a vector as one value, half of them with the other half at a time."""
     while x.lanes > 1:
         half, kind = x.lanes // 2, scalar_type(x.dtype)
         low, high = (", ".join(f"i32 {lane}" for lane in range(first, first + half)) for first in (0, half))

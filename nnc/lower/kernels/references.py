@@ -21,7 +21,7 @@ def sub_graph_kernel(step: Step, lower_graph: Callable[[Graph], RunProgram]) -> 
     """Runs a command that owns sub-graphs through its reference, which runs them as programs of their own.
 
     Args:
-        lower_graph: makes the program of a sub-graph. Each is lowered when it is first run.
+        lower_graph: lowers a sub-graph to a program; called when the sub-graph is first run.
     """
     command, graphs, function = step.command, step.graphs, reference[step.command]
     programs: dict[Graph, RunProgram] = {}
@@ -41,12 +41,12 @@ def sub_graph_kernel(step: Step, lower_graph: Callable[[Graph], RunProgram]) -> 
 
 
 def tape_program(graph: Graph, lower_graph: Callable[[Graph], RunProgram]) -> RunProgram:
-    """Runs a graph that takes or yields tapes, which have no place in a memory plan: nodes between those with tapes as programs,
-    these by their references.
+    """Runs a graph that takes or yields tapes, which no memory plan can hold: nodes with tapes run by their references, those
+    between them as programs.
 
     Args:
-        graph: of an iteration of a loop, for instance.
-        lower_graph: makes the program of a graph. Each is lowered when it is first run.
+        graph: the graph, such as that of an iteration of a loop.
+        lower_graph: lowers a graph to a program; called when the graph is first run.
     """
     programs: dict[Graph, RunProgram] = {}
     runs = [(has_tapes, list(nodes)) for has_tapes, nodes in groupby(graph.nodes, _has_tapes)]
@@ -82,7 +82,7 @@ def store(command: Command, results: Any, outputs: Sequence[NDArray]) -> None:
     """Copies the result of a reference into `outputs`.
 
     Raises:
-        InternalError: the results have other shapes or dtypes than inferred.
+        InternalError: the results have other shapes or dtypes than the command's shape rule says.
     """
     listed = results if isinstance(results, (tuple, list)) else (results,)
     for out, result in zip(outputs, map(np.asarray, listed), strict=True):

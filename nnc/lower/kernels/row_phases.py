@@ -22,9 +22,9 @@ class Guard(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Phases:
-    """The order in which a fused graph's values are known: `rank` of a symbol is the phase of the row in whose loop it can be
-    computed, or before which it is known if it does not vary along the row. Values with a guard are needed in this case alone:
-    reductions of them have loops of their own, which most rows skip.
+    """The order in which a fused graph's values become known. `rank` gives, for a symbol that varies along the row, the phase
+    in whose loop it can be computed; for others, the phase before which it is known. Values with a guard are needed in this
+    case alone: reductions of them have loops of their own, which most rows skip.
     """
 
     rank: Mapping[Symbol, int]
@@ -34,7 +34,7 @@ class Phases:
 
     @classmethod
     def of(cls, graph: Graph, domain: Domain, guarded: bool = False) -> Phases:
-        """The phases of a fused graph; without guards unless they are asked for."""
+        """Returns the phases of a fused graph; without guards unless they are asked for."""
         varies = _varying(graph, domain)
         guards = _guards(graph, varies) if guarded else {}
         rank = dict.fromkeys((*graph.inputs, *graph.constants), 0)
@@ -67,7 +67,7 @@ def _varying(graph: Graph, domain: Domain) -> dict[Symbol, bool]:
 
 
 def _guards(graph: Graph, varies: Mapping[Symbol, bool]) -> dict[Symbol, Guard]:
-    """The guards of values that are read only in unusual cases."""
+    """Returns the guards of values that are read only in unusual cases."""
     unusual = _unusual(graph, varies)
     needed: defaultdict[Symbol, set[Guard | None]] = defaultdict(set)
     for symbol in graph.outputs:
@@ -85,8 +85,9 @@ def _guards(graph: Graph, varies: Mapping[Symbol, bool]) -> dict[Symbol, Guard]:
 
 
 def _unusual(graph: Graph, varies: Mapping[Symbol, bool]) -> set[Guard]:
-    """The cases of choices between numbers of the row of which the other one is the usual one: it is made of numbers that the
-    condition is made of, too. So a row whose sum of squares overflows is scaled. Of other choices nobody knows which case is usual.
+    """Returns the cases of choices between numbers of the row of which the other one is the usual one: it is made of numbers
+    that the condition is made of, too. So a row whose sum of squares overflows is scaled. Of other choices nobody knows which
+    case is usual.
     """
     known = defaultdict[Symbol, frozenset[Symbol]](
         frozenset
@@ -121,7 +122,7 @@ def overwrites(graph: Graph, domain: Domain) -> InPlace:
 
 
 def _unread(graph: Graph, domain: Domain, phases: Phases, pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The pairs of an input and an output that is written when the input has been read."""
+    """Returns the pairs of an input and an output that is written when the input has been read."""
     last = dict.fromkeys(graph.inputs, 0)
     for phase, symbols in enumerate(_phase_reads(graph, domain, phases)):
         for symbol in symbols:
@@ -134,7 +135,7 @@ def _unread(graph: Graph, domain: Domain, phases: Phases, pairs: list[tuple[int,
 
 
 def _phase_reads(graph: Graph, domain: Domain, phases: Phases) -> list[set[Symbol]]:
-    """The symbols that each phase's loop may read if it recomputes everything."""
+    """Returns the symbols that each phase's loop may read if it recomputes everything."""
     writers = {node.outputs[0]: node for node in graph.nodes}
     found: list[set[Symbol]] = [set() for _ in range(phases.count + 1)]
 

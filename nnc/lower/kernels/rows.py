@@ -58,16 +58,16 @@ class NestRows(Values):
         return bool(found) and not any(found)
 
     def row_units(self) -> int:
-        """The number of pieces into which the outermost loop of a row can be cut."""
+        """Returns the number of pieces into which the outermost loop of a row can be cut."""
         loop = self.nest.row[0]
         return -(-self.nest.sizes[loop] // (self.step if loop == self.nest.vector else 1))
 
     def sums_of_all_rows(self) -> int:
-        """The number of sums of one reduction, with room for whole vectors."""
+        """Returns the number of sums of one reduction, with room for whole vectors."""
         return math.prod(count * (self.step if loop == self.nest.vector else 1) for loop, count in self.steps())
 
     def sum_at(self, part: Value, reduction: int, block: Scope) -> str:
-        """The address of the sum of a part."""
+        """Returns the address of the sum of a part."""
         code, at = self.code, self.code.integer(0)
         for loop, count in self.steps():
             width = count * (self.step if loop == self.nest.vector else 1)
@@ -89,7 +89,7 @@ class NestRows(Values):
                 block.values[node.outputs[0]] = rounded(code, node, code.read(total))
 
     def _row_range(self, loop: int) -> tuple[Bound, Bound]:
-        """The iterations of a loop of the row that are traversed here."""
+        """Returns the iterations of a loop of the row that are traversed here."""
         n = self.nest.sizes[loop]
         if self.part is None or loop != self.nest.row[0]:
             return 0, n
@@ -114,7 +114,7 @@ class NestRows(Values):
         return [(loop, -(-nest.sizes[loop] // (self.step if loop == nest.vector else 1))) for loop in nest.outer]
 
     def outer_loops_in_one(self) -> int:
-        """The number of outer loops that are traversed as one, whose iterations are dealt out to threads."""
+        """Returns the number of outer loops that are traversed as one, whose iterations are dealt out to threads."""
         units, steps = 1, self.steps()
         for i, (_, count) in enumerate(steps):
             units *= count
@@ -123,7 +123,7 @@ class NestRows(Values):
         return len(steps)
 
     def units(self) -> int:
-        """The number of iterations of the outer loops that are dealt out to threads."""
+        """Returns the number of iterations of the outer loops that are dealt out to threads."""
         return math.prod(count for _, count in self.steps()[: self.outer_loops_in_one()])
 
     # -- wide rows -----------------------------------------------------------------------------------------------------
@@ -311,7 +311,7 @@ class NestRows(Values):
                     self._guarded(columns, phase, guard)
 
     def _reduced_in(self, phase: int, guard: Guard | None) -> list[Node]:
-        """The reductions of a phase that have this guard."""
+        """Returns the reductions of a phase that have this guard."""
         rank, guards = self.phases.rank, self.phases.guards
         outs = [(node, node.outputs[0]) for node in self.reductions]
         return [node for node, out in outs if rank[out] == phase + 1 and guards.get(out) == guard]
@@ -389,7 +389,7 @@ class NestRows(Values):
         return found
 
     def _cut(self, reduced: Sequence[Node]) -> Cut | None:
-        """The loop of the row that goes piece by piece, where sums are so long that they would lose digits."""
+        """Returns the loop of the row that goes piece by piece, where sums are so long that they would lose digits."""
         if not any(map(loses_digits, reduced)):
             return None
         nest = self.nest

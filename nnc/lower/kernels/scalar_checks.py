@@ -59,11 +59,11 @@ def check_scalar(command: Command, expression: object) -> None:
     """Refuses an expression that cannot be printed.
 
     Args:
-        command: whose cell of the column `scalar` it is; its shape rule says which dtypes it takes.
-        expression: in x, y, z and the command's parameters.
+        command: the command of the expression; its shape rule says which dtypes it takes.
+        expression: a text in x, y, z and the command's parameters.
 
     Raises:
-        RegistryError: with the command, the expression and the reason.
+        RegistryError: the expression cannot be printed; names the command, the expression and the reason.
     """
     try:
         if not isinstance(expression, str):
@@ -136,7 +136,7 @@ def _check_names(command: Command, parsed: Parsed) -> None:
 
 
 def _parameters(command: Command) -> set[str] | None:
-    """The names of parameters by the shape rule; None where it takes any, or there is none yet."""
+    """Returns the names of parameters by the shape rule; None where it takes any, or there is none yet."""
     rule = infer.get(command)
     taken = inspect.signature(rule).parameters.values() if rule is not None else ()
     if rule is None or any(each.kind is each.VAR_KEYWORD for each in taken):
@@ -212,7 +212,7 @@ _OPERANDS_FIRST = (
 
 
 class _Checked(Operations):
-    """The operations, each of which first looks at the dtypes that meet."""
+    """The operations; each first checks its operands' dtypes."""
 
     def unary(self, operator: type[ast.unaryop], x: Any) -> Any:
         """See the base."""
@@ -289,7 +289,7 @@ _SIGNS = {
 
 
 def _meeting(x: Any, y: Any) -> DType | None:
-    """The one dtype of two operands of which one may be a number; None where both are."""
+    """Returns the one dtype of two operands; one may be a number. None where both are numbers."""
     found = [each.dtype for each in (x, y) if isinstance(each, Term)]
     if len(set(found)) > 1:
         raise _WrongExpressionError(

@@ -96,7 +96,7 @@ class Parsed:
 
 @cache
 def parse(expression: str) -> Parsed:
-    """Reads an expression.
+    """Parses an expression.
 
     Raises:
         SyntaxError: the text is no expression.
@@ -112,7 +112,7 @@ class Operations:
     """Prints the operators and functions of expressions; an operand is a Term, or a number."""
 
     def unary(self, operator: type[ast.unaryop], x: Any) -> Any:
-        """A sign, or the opposite of a bool or of bits."""
+        """Returns a sign, or the opposite of a bool or of bits."""
         return -x if operator is ast.USub else ~x
 
     def binary(self, operator: type[ast.operator], x: Any, y: Any) -> Any:
@@ -120,13 +120,13 @@ class Operations:
         return BINARY[operator](x, y)
 
     def compare(self, predicate: str, x: Any, y: Any) -> Any:
-        """A comparison with a Term on the left."""
+        """Returns a comparison with a Term on the left."""
         if y == math.inf and not dtypes.is_float(x.dtype):  # integers are finite
             return x.of(x.code.constant(predicate in ("lt", "le", "ne"), dtypes.bool_, x.value.lanes))
         return x.compare(predicate, y)
 
     def call(self, name: str, arguments: list[Any]) -> Any:
-        """A function of Terms; some of `SHARED` take numbers, too."""
+        """Returns a function of Terms; some of `SHARED` take numbers, too."""
         if name in SHARED:
             return SHARED[name](*arguments)
         own = arguments[0].code.functions.get(name) if dtypes.is_float(arguments[0].dtype) else None
@@ -134,7 +134,7 @@ class Operations:
 
 
 def evaluate(parsed: Parsed, names: Mapping[str, Any], operations: Operations) -> Any:
-    """The value of an expression, a Term or a number, where names have these values."""
+    """Returns the value of an expression, a Term or a number, where names have these values."""
     return _Evaluator(names, operations).visit(parsed.body)
 
 
@@ -177,7 +177,7 @@ class _Evaluator(ast.NodeVisitor):
 
 
 def functions_of(dtype: DType) -> Mapping[str, Callable[..., Term]]:
-    """The functions of floats, or of integers and bools, beside those that all dtypes share."""
+    """Returns the functions of floats, or of integers and bools, beside those that all dtypes share."""
     return REAL_FUNCTIONS if dtypes.is_float(dtype) else INTEGER_FUNCTIONS
 
 
@@ -192,7 +192,7 @@ def _mul(x: Any, y: Any) -> Any:
 
 
 def _of_bools(x: Any, y: Any) -> tuple[Term, Any] | None:
-    """Two operands of which one is a Term of bools, that one first; else None."""
+    """Returns the two operands with the Term of bools first; None where neither is one."""
     for term, other in ((x, y), (y, x)):
         if isinstance(term, Term) and dtypes.is_bool(term.dtype):
             return term, other

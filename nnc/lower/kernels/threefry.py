@@ -9,13 +9,10 @@ from nnc.lower.kernels.builder import Code, Value
 
 
 def random_word(code: Code, key: tuple[Value, Value], counter: Value, dtype: DType) -> Value:
-    """The random bits of counters under a key.
+    """Computes the random bits of uint64 counters under a key of two uint32.
 
     Args:
-        code: that is printed.
-        key: two uint32.
-        counter: uint64.
-        dtype: of the result, an unsigned integer.
+        dtype: the dtype of the result, an unsigned integer.
     """
     high = code.convert(code.shr(counter, code.like(counter, 32)), dtypes.uint32)
     x, y = _cipher(code, key, (high, code.convert(counter, dtypes.uint32)))
@@ -26,7 +23,7 @@ def random_word(code: Code, key: tuple[Value, Value], counter: Value, dtype: DTy
 
 
 def _cipher(code: Code, key: tuple[Value, Value], counter: tuple[Value, Value]) -> tuple[Value, Value]:
-    """The two words of counters under a key (Salmon et al., 2011, 20 rounds); all are uint32."""
+    """Returns the two words of counters under a key (Salmon et al., 2011, 20 rounds); all are uint32."""
     schedule = (*key, code.xor(code.xor(key[0], key[1]), code.like(key[0], PARITY)))
     x, y = code.add(counter[0], schedule[0]), code.add(counter[1], schedule[1])
     for group in range(5):

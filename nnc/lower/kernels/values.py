@@ -18,7 +18,9 @@ from nnc.lower.kernels.scalars import scalar
 
 
 def position(code: Code, index: Value, size: int, mode: str) -> tuple[Value, Value | None]:
-    """An index as an int64 within 0..size (which is not 0), and whether it was in range, where that depends on the index."""
+    """Returns an index as an int64 within 0..size (which is not 0), and whether it was in range, where that depends on the
+    index.
+    """
     wide = code.convert(index, dtypes.uint64 if index.dtype in dtypes.UNSIGNED else dtypes.int64)
     zero, last = code.like(wide, 0), code.like(wide, size - 1)
     if mode == "clip" and wide.dtype == dtypes.uint64:
@@ -47,7 +49,7 @@ class Scope:
     upper: Scope | None = None
 
     def find(self, symbol: Symbol) -> Value | None:
-        """The value of a symbol here."""
+        """Returns the value of a symbol here."""
         block: Scope | None = self
         while block is not None:
             if symbol in block.values:
@@ -122,14 +124,14 @@ class Values:
                 yield node.outputs[0]
 
     def saved_at(self, symbol: Symbol, room: str, block: Scope) -> str:
-        """The address of the present elements of a value."""
+        """Returns the address of the present elements of a value."""
         size = self.code.integer(symbol.dtype.itemsize)
         return self.code.offset(room, self.code.mul(block.iterations[self.nest.row[0]], size))
 
     # -- values --------------------------------------------------------------------------------------------------------
 
     def value(self, symbol: Symbol, block: Scope) -> Value:
-        """The value of a symbol for the present iterations."""
+        """Returns the value of a symbol for the present iterations."""
         known = block.find(symbol)
         if known is None:
             known = block.values[symbol] = self._make(symbol, block)
@@ -172,7 +174,7 @@ class Values:
         return code.convert(number, out.dtype)
 
     def _gather(self, node: Node, block: Scope) -> Value:
-        """An element at a computed place. Indices that raise where they are out of range have been checked before."""
+        """Returns an element at a computed place. Indices that raise where they are out of range have been checked before."""
         code, dtype, mode = self.code, node.outputs[0].dtype, node.params["mode"]
         x, *indices = node.inputs
         operand = self.place[x]
@@ -235,5 +237,5 @@ class Values:
         return self.code.mul(self.ramp(dtypes.int64), self.code.constant(step, dtypes.int64, self.lanes))
 
     def spread(self, value: Value) -> Value:
-        """The value in all lanes."""
+        """Returns the value in all lanes."""
         return self.code.splat(value, self.lanes)

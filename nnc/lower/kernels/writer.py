@@ -69,7 +69,7 @@ class FunctionWriter:
         self._count = 0
 
     def text(self) -> str:
-        """The definition of the function, which must have returned."""
+        """Returns the definition of the function, which must have returned."""
         listed = ", ".join(f"{kind} %{name}" for kind, name in self.parameters)
         lines: list[str | _Pure] = ["  br label %start", "start:"]
         body = "\n".join(_used(_flat(self._slots, []) + _flat(self._lines, lines)))
@@ -77,12 +77,12 @@ class FunctionWriter:
         return f"define {kind} @{self.name}({listed}) {self.attributes} {{\nentry:\n{body}\n}}\n"
 
     def fresh(self) -> str:
-        """A new register name."""
+        """Returns a new register name."""
         self._count += 1
         return f"%v{self._count}"
 
     def label(self, stem: str) -> str:
-        """A new name for a block."""
+        """Returns a new name for a block."""
         self._count += 1
         return f"{stem}{self._count}"
 
@@ -99,7 +99,7 @@ class FunctionWriter:
             self._level[text[: text.index(" ")]] = len(self._scopes) - 1
 
     def let(self, text: str) -> str:
-        """The register that holds an instruction's result."""
+        """Returns the register that holds an instruction's result."""
         opcode = text[: text.index(" ")]
         if opcode in _FROM_OPERANDS or (opcode in _DIVISIONS and _BY_NUMBER.search(text) is not None):
             return self.share(text)
@@ -109,7 +109,9 @@ class FunctionWriter:
         return name
 
     def share(self, text: str) -> str:
-        """The register that holds an instruction's result, which depends on its operands alone and may be computed anywhere."""
+        """Returns the register that holds an instruction's result, which depends on its operands alone and may be computed
+        anywhere.
+        """
         if not self.shares:
             name = self.fresh()
             self._lines.append(f"  {name} = {text}")
@@ -152,9 +154,7 @@ class FunctionWriter:
 
     @contextmanager
     def scope(self, early: Lines | None = None) -> Iterator[None]:
-        """Forgets, after the block, the instructions written in it. `early`: the lines in front of a loop, of which it is the
-        body.
-        """
+        """Forgets, after the block, the instructions written in it. `early`: the lines in front of the loop whose body this is."""
         if early is not None:
             self._loops.append((len(self._scopes), early))
         self._scopes.append([])
@@ -187,7 +187,7 @@ def _flat(lines: Lines, found: list[str | _Pure]) -> list[str | _Pure]:
 
 
 def _used(lines: list[str | _Pure]) -> list[str]:
-    """The lines without instructions whose results nobody reads."""
+    """Returns the lines without instructions whose results nobody reads."""
     others = [line for line in lines if isinstance(line, str)]
     if len(others) == len(lines):
         return others

@@ -39,10 +39,10 @@ class Emitted:
 
 
 def emit(graph: Graph, workspace: Workspace = no_workspace) -> Emitted:
-    """The steps of a graph before any of its tensors share memory.
+    """Returns the steps of a graph before any of its tensors share memory.
 
     Args:
-        workspace: bytes that the kernel of a node needs while it runs.
+        workspace: returns the bytes that the kernel of a node needs while it runs.
     """
     emitter = Emitter(Rings().size, workspace)
     inputs, steps, results = emitter.program(graph)
@@ -57,11 +57,11 @@ def bind_buffers(
     join: bool = True,
     kept: tuple[tuple[int, str], ...] = (),
 ) -> Bound:
-    """The steps of `graph` on buffers.
+    """Returns the steps of `graph` on buffers.
 
     Args:
-        emitted: its steps, if they are known.
-        join: parts of joined tensors may be written in place within the result, which saves copies, and may cost memory.
+        emitted: the graph's steps, where they are known.
+        join: whether parts of joined tensors may be written in place within the result, which saves copies and may cost memory.
         kept: see `Bound`.
     """
     emitted = emit(graph) if emitted is None else emitted
@@ -99,7 +99,7 @@ def bind_buffers(
 
 
 def _constant_values(graph: Graph) -> dict[Symbol, NDArray]:
-    """The constants of a graph and of its sub-graphs."""
+    """Returns the constants of a graph and of its sub-graphs."""
     values = dict(graph.constants)
     for node in graph.nodes:
         for inner in node.graphs:
@@ -152,7 +152,7 @@ class Rings:
         ] = {}  # holds the body, so that no other object gets its id
 
     def size(self, body: Body) -> int:
-        """The fewest copies with which all carried values stay in their places; 0 where `COPIES` are too few."""
+        """Returns the fewest copies with which all carried values stay in their places; 0 where `COPIES` are too few."""
         key = id(body.tail), body.length
         if key not in self._known:
             self._known[key] = body, next((n for n in _sizes(body) if self._suffices(body, n)), 0)
@@ -171,7 +171,8 @@ class Rings:
 
 
 def _sizes(body: Body) -> range:
-    """The numbers of copies that are worth a try, by the permutation of places in which an iteration hands values on unchanged.
+    """Returns the numbers of copies that are worth a try, by the permutation of places in which an iteration hands values on
+    unchanged.
 
     A value stays where it is while it goes from place to place, so the ring is no shorter than its way; values that go round in
     circles are back where they were after common multiples of the circles' lengths.

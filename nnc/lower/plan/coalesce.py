@@ -27,7 +27,7 @@ _MEETINGS = 16  # points in a row at which two classes may meet in place
 
 
 def overlap(x: Intervals, y: Intervals) -> list[tuple[int, int]]:
-    """The ranges that both have in common."""
+    """Returns the ranges that both have in common."""
     found, i, j = [], 0, 0
     while i < len(x) and j < len(y):
         first, end = max(x[i][0], y[j][0]), min(x[i][1], y[j][1])
@@ -102,7 +102,7 @@ class Classes:
         return views
 
     def find(self, tensor: int) -> int:
-        """The representative of the tensors that share memory with this one."""
+        """Returns the representative of the tensors that share memory with this one."""
         while self._parent[tensor] != tensor:
             self._parent[tensor] = self._parent[self._parent[tensor]]
             tensor = self._parent[tensor]
@@ -114,7 +114,7 @@ class Classes:
         """Makes two tensors share memory if that is safe.
 
         Args:
-            moved: (from, to), where one is a move of the other.
+            moved: (from, to), where one tensor is a move of the other.
         """
         a, b = self.find(x), self.find(y)
         if a == b:
@@ -161,8 +161,8 @@ class Classes:
     def _same_value(self, source: int, target: int, first: int, end: int) -> bool:
         """Whether the two, one a move of the other, hold the same value from `first` to `end`.
 
-        The target holds the value that the source had at the last move; so it is enough that meanwhile nothing else is written to
-        either, nor to a class of theirs by a step that may read both.
+        The target holds the value that the source had at the last move. Hence it suffices that meanwhile nothing else is
+        written to either, or by a step that may read both to a class of theirs.
         """
         live, both = self.live, (source, target)
         if not all(any(a <= first and end <= b for a, b in live.intervals[tensor]) for tensor in both):
@@ -275,10 +275,10 @@ class Classes:
                     self.share(x.buffer, y.buffer)
 
     def place_parts(self, joins: bool = False) -> None:
-        """Lets the parts of a joined tensor be written where they belong in it; the last join of a part is its place.
+        """Lets the parts of a joined tensor be written in their places within it; the last join of a part decides its place.
 
         Args:
-            joins: only parts that are joined tensors themselves.
+            joins: whether only parts that are joined tensors themselves are placed.
         """
         for at in reversed(range(len(self.live.points))):
             step = self.live.points[at]
@@ -353,7 +353,9 @@ class Classes:
         return not any(self.find(tensor) in map(self.find, chain) for tensor in others)
 
     def _occupied(self, whole: int, level: _JoinedPart) -> Intervals:
-        """The intervals in which a class itself, or a part of it that another join put there, may use the bytes of `level`."""
+        """Returns the intervals in which a class itself, or a part of it that another join put there, may use the bytes of
+        `level`.
+        """
         low, high = level.region.extent
         ranges = list(self.intervals[whole])
         for tensor in self._members[whole]:
@@ -388,13 +390,13 @@ class Classes:
     # -- the result ----------------------------------------------------------------------------------------------------
 
     def place(self, view: View) -> View:
-        """A view of a tensor, as a view of the class that it lies in."""
+        """Returns a view of a tensor, as a view of the class that it lies in."""
         placed = self._lies(view)
         assert placed is not None
         return placed
 
     def _lies(self, view: View) -> View | None:
-        """The place of a view of a tensor; None if its elements are not evenly spaced there."""
+        """Returns the place of a view of a tensor; None if its elements are not evenly spaced there."""
         root = self.find(view.buffer)
         if root not in self._parts:
             return view.of(root)
@@ -402,7 +404,7 @@ class Classes:
         return within(view, place.of(self.find(place.buffer)))
 
     def ranges(self) -> dict[int, Intervals]:
-        """The live ranges of each class of tensors, with its parts."""
+        """Returns the live ranges of each class of tensors, with its parts."""
         found: dict[int, list[Intervals]] = {}
         for root, parent in enumerate(self._parent):
             if parent == root:
@@ -418,19 +420,19 @@ class Classes:
 
 
 def part_regions(step: Step) -> list[View]:
-    """The part of the output in which each input of a join lies."""
+    """Returns the part of the output in which each input of a join lies."""
     return [region_of(step.outputs[0], box) for box in part_boxes(step)]
 
 
 def part_boxes(step: Step) -> list[Box]:
-    """The elements of its output that each input of a join is."""
+    """Returns the elements of its output that each input of a join is."""
     specs = [view.spec for view in step.inputs]
     starts = joined[step.command](*specs, **step.params)
     return [Box(tuple(start), spec.shape) for start, spec in zip(starts, specs, strict=True)]
 
 
 def region_of(out: View, box: Box) -> View:
-    """The part of a tensor that lies in a box."""
+    """Returns the part of a tensor that lies in a box."""
     spec = TensorSpec(box.shape, out.spec.dtype)
     skipped = sum(a * stride for a, stride in zip(box.start, out.strides, strict=True))
     return out.show(spec, out.offset + skipped, out.strides)

@@ -27,8 +27,8 @@ class CostRow:
 
 
 def node_cost(node: Node, costs: Schedule) -> CostRow:
-    """The cost of a node; its sub-graphs count once for each iteration where their number is known. Values within a kernel touch no
-    memory.
+    """Returns the cost of a node; its sub-graphs count once for each iteration where their number is known. Values within a
+    kernel touch no memory.
     """
     rows = [node_cost(inner, costs) for graph in node.graphs for inner in graph.nodes]
     iterations = node.params.get("length") or 1
@@ -56,7 +56,7 @@ def step_flops(step: Step) -> int:
 
 @remembered  # kernels that are alike share a graph
 def _graph_flops(graph: Graph) -> int:
-    """Floating-point operations of a sub-graph and those within it, each of which counts once."""
+    """Counts the floating-point operations of a sub-graph and of those within it, each once."""
     plain = [node for node in graph.walk() if not node.graphs]
     return sum(flops_of(node.command, [symbol.spec for symbol in node.inputs], node.params) for node in plain)
 

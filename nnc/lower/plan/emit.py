@@ -45,7 +45,7 @@ class Body:
 
     @classmethod
     def of(cls, loop: roles.Loop) -> Body:
-        """The parts of a loop's node."""
+        """Returns the parts of a loop's node."""
         (body,), params, command = loop.graphs, loop.node.params, loop.node.command
         xs, carries, exits, rows = map(len, (loop.sequences, loop.carries, loop.exits, loop.rows))
         if not loop.test:
@@ -91,12 +91,12 @@ class Emitter:
         self._loops = 0
 
     def tensor(self, kind: Kind, symbol: Symbol, source: SourceLine | None = None, index: int = 0) -> View:
-        """A tensor of its own."""
+        """Returns a tensor of its own."""
         self.tensors.append(Buffer(Kind.TAPE if symbol.dtype == TAPE else kind, index, symbol, source))
         return View.whole(len(self.tensors) - 1, symbol.spec)
 
     def scratch(self, spec: TensorSpec, name: str | None, source: SourceLine | None) -> View:
-        """A tensor of the arena that no symbol of the graph stands for."""
+        """Returns a tensor of the arena that no symbol of the graph stands for."""
         return self.tensor(Kind.ARENA, Symbol(spec, name or ""), source)
 
     # -- graphs --------------------------------------------------------------------------------------------------------
@@ -119,11 +119,11 @@ class Emitter:
         targets: Mapping[Symbol, View],
         moved: Mapping[Symbol, Sequence[View]],
     ) -> tuple[Steps, list[View]]:
-        """The steps of a graph on `inputs`, and where its outputs lie.
+        """Emits the steps of a graph on `inputs`, and returns the places of its outputs.
 
         Args:
-            targets: symbols that nodes should write to these places.
-            moved: symbols to be moved there as soon as they are known.
+            targets: for some symbols, the places that nodes should write to.
+            moved: for some symbols, the places that they are moved to as soon as they are known.
         """
         block = _GraphSteps(self, graph, inputs, targets)
         for symbol in (*graph.inputs, *graph.constants):
@@ -141,7 +141,7 @@ class Emitter:
         return self._constants[symbol]
 
     def constants(self) -> list[Symbol]:
-        """The constants that steps read, in the order of their numbers."""
+        """Returns the constants that steps read, in the order of their numbers."""
         return list(self._constants)
 
     # -- loops ---------------------------------------------------------------------------------------------------------
@@ -150,20 +150,20 @@ class Emitter:
         self, body: Body, operands: Sequence[View], targets: Sequence[View | None], source: SourceLine | None,
         peel: Sequence[bool] = (), ring: int | None = None,
     ) -> tuple[Steps, list[View]]:  # fmt: skip
-        """The steps of a loop and where its results lie.
+        """Emits the steps of a loop, and returns the places of its results.
 
         Args:
             operands: [the number of iterations,] sequences, carried values, captured values.
-            targets: where each result should be written; None where it may lie anywhere.
+            targets: the place where each result should be written; None: anywhere.
             peel: which carried values are read elsewhere after they entered the loop.
-            ring: how many copies rotate; found where None.
+            ring: the number of copies that rotate; None: it is found.
         """
         self._loops += 1
         return _LoopEmitter(self, body, operands, targets, source, self._loops - 1).emit(peel, ring)
 
 
 def move(sources: Sequence[View], targets: Sequence[View], line: SourceLine | None) -> Step:
-    """A step that copies values, each source to its target, as if all at once."""
+    """Returns a step that copies values, each source to its target, as if all at once."""
     return Step(copy, tuple(sources), tuple(targets), {}, source=line)
 
 
@@ -184,7 +184,7 @@ class _GraphSteps:
         self._planned = planned_tapes(graph)
 
     def where(self, symbol: Symbol) -> View:
-        """The view of memory that holds a symbol."""
+        """Returns the view of memory that holds a symbol."""
         view = self.places.get(symbol)
         return view if view is not None else self.emitter.constant(symbol)
 
@@ -273,7 +273,9 @@ def _has_tapes(node: Node, planned: Container[Symbol] = ()) -> bool:
 
 
 def planned_tapes(graph: Graph) -> set[Symbol]:
-    """The tapes of a graph that are stacks of a known number of rows: a `while` with `max_steps` fills them, scans read them."""
+    """Returns the tapes of a graph that are stacks of a known number of rows: a `while` with `max_steps` fills them, scans read
+    them.
+    """
     tapes: dict[Symbol, TensorSpec] = {}
     written: list[tuple[Symbol, ...]] = []
     for node in graph.nodes:
@@ -332,7 +334,7 @@ class _LoopEmitter:
         self.row_targets = {symbol: row for symbol, row in places.items() if symbol in written}
 
     def _element(self, sequence: View) -> View:
-        """The element that an iteration reads or writes."""
+        """Returns the element that an iteration reads or writes."""
         spec = sequence.spec.update(shape=sequence.spec.shape[1:])
         advances = (*sequence.advances, (self.number, sequence.strides[0]))
         return View(sequence.buffer, spec, sequence.offset, sequence.strides[1:], advances)
@@ -344,7 +346,7 @@ class _LoopEmitter:
     # -- whole loops ----------------------------------------------------------------------------------------------------
 
     def emit(self, peel: Sequence[bool], ring: int | None) -> tuple[Steps, list[View]]:
-        """The steps (operands are moved first) and the places of the results."""
+        """Returns the steps (operands are moved first) and the places of the results."""
         body = self.body
         if body.length == 0:
             return (), [*self.start, *self.stacks]
@@ -408,7 +410,7 @@ class _LoopEmitter:
         ]
 
     def _enter(self, values: Sequence[View], moves: list[Step], stay: Sequence[bool] = ()) -> list[View]:
-        """Places of the ring's first copy for carried values, and the moves to them.
+        """Returns the places of the ring's first copy for carried values, and the moves to these.
 
         Args:
             stay: which values are rows, which are not moved; empty where the values come from outside the loop.
@@ -471,22 +473,22 @@ class _LoopEmitter:
         return view.buffer >= self.mine and tensor.kind is Kind.ARENA and view.covers(tensor.nbytes)
 
     def _of_last_iteration(self, view: View) -> View:
-        """The view that holds a value of this iteration, seen from the next one."""
+        """Returns the view that holds a value of this iteration, seen from the next one."""
         step = dict(view.advances).get(self.number, 0)
         offset = view.offset + (step if self.body.reverse else -step)
         return View(view.buffer, view.spec, offset, view.strides, view.advances)
 
     def _after(self, view: View, last: int) -> View:
-        """The view that holds a value of the last iteration, seen from behind the loop."""
+        """Returns the view that holds a value of the last iteration, seen from behind the loop."""
         step = dict(view.advances).get(self.number, 0)
         advances = tuple(pair for pair in view.advances if pair[0] != self.number)
         return View(view.buffer, view.spec, view.offset + last * step, view.strides, advances)
 
     def _around(self, c: Iteration, taken: Sequence[View], entry: Sequence[View], keep: bool) -> Iteration:
-        """The last copy, with the moves to the places of the ring's first.
+        """Returns the last copy, with the moves to the places of the ring's first.
 
         Args:
-            keep: the moves stay; then values that lie in one another's places are moved out of the way first.
+            keep: whether the moves stay; then values that lie in one another's places are moved out of the way first.
         """
         pairs = [(a, b) for a, b in zip(taken, entry, strict=True) if a != b]
         moves: list[Step] = []

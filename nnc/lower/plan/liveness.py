@@ -40,7 +40,7 @@ class Timeline:
         return self._spans[id(step)][1]
 
     def length(self, steps: Steps) -> int:
-        """The points of steps in a row."""
+        """Returns the points of steps in a row."""
         return sum(map(self.span, steps))
 
     def _inside(self, region: Loop | Branches) -> int:
@@ -49,7 +49,7 @@ class Timeline:
         return sum(5 + self.length(c.steps) for c in region.copies)
 
     def touched(self, step: Step) -> frozenset[int]:
-        """The tensors that a step with a region reads or writes."""
+        """Returns the tensors that a step with a region reads or writes."""
         self.span(step)  # holds the step
         if id(step) not in self._touched:
             self._touched[id(step)] = frozenset(touched((step,)))
@@ -57,7 +57,7 @@ class Timeline:
 
 
 def touched(steps: Iterable[Step]) -> set[int]:
-    """All tensors that steps read or write, steps within regions included."""
+    """Returns all tensors that steps read or write, steps within regions included."""
     found: set[int] = set()
     for step in walk(steps):
         found.update(view.buffer for view in (*step.inputs, *step.outputs))
@@ -84,15 +84,15 @@ def walk(steps: Iterable[Step]) -> Iterable[Step]:
 
 
 class Liveness:
-    """The ranges of every tensor that some steps touch.
+    """The live ranges of every tensor that some steps touch.
 
     `intervals[t]` are the lives of tensor t, `writes[t]` the points at which it is written, in part or as a whole. `points[i]` is
     the step at point i of time (None for points of a loop's frame).
 
     Args:
-        steps: the whole program.
+        steps: the steps of the whole program.
         sizes: bytes of each tensor.
-        last: tensors that are live after the last step.
+        last: the tensors that are live after the last step.
     """
 
     def __init__(self, steps: Steps, sizes: list[int], last: Iterable[int]) -> None:
@@ -212,9 +212,9 @@ class Liveness:
         """Returns the point where a copy starts and the tensors that are live there.
 
         Args:
-            following: live at the start of the next iteration.
-            after: live where the loop ends by its length here.
-            wanted: live where the test ends it.
+            following: the tensors that are live at the start of the next iteration.
+            after: the tensors that are live where the loop ends here because of its length.
+            wanted: the tensors that are live where the test ends the loop.
         """
         stop, needed = self._block(c.turn, stop, following)
         stop, needed = self._block(c.tail, stop, needed | after)
@@ -262,7 +262,7 @@ def join(ranges: Iterable[tuple[int, int]]) -> Intervals:
 
 
 def max_live(first: Iterable[int], end: Iterable[int], size: Iterable[int]) -> int:
-    """The largest number of bytes that are live in one step, of tensors from a first step until before an end."""
+    """Returns the largest number of bytes that are live in one step, of tensors from a first step until before an end."""
     changes: Counter[int] = Counter()
     for begin, stop, nbytes in zip(first, end, size, strict=True):
         changes[begin] += nbytes

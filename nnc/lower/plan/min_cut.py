@@ -56,7 +56,7 @@ class MinCut:
         return [behind[thing] >= 0 for thing in range(self._count)]
 
     def _levels(self, start: int, *, forwards: bool) -> list[int]:
-        """The distance of everything from `start`, along arcs with room, or against them; -1 where there is no way."""
+        """Returns the distance of everything from `start`, along arcs with room, or against them; -1 where there is no way."""
         levels = [-1] * len(self._arcs)
         levels[start] = 0
         queue = deque([start])

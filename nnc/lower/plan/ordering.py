@@ -147,11 +147,11 @@ class OperationGraph:
         return live
 
     def peak(self, order: Iterable[int]) -> int:
-        """The largest live set of an order."""
+        """Returns the largest live set of an order."""
         return max(self.live_bytes(order), default=0)
 
     def live_bytes(self, order: Iterable[int]) -> list[int]:
-        """The bytes that are live while each operation of `order` runs."""
+        """Returns the bytes that are live while each operation of `order` runs."""
         found = self.measure(order, list(map(len, self.readers)), 0)
         assert found is not None
         return found[2]
@@ -159,13 +159,14 @@ class OperationGraph:
     def measure(
         self, order: Iterable[int], left: Counts, live: int, most: int = _FAR, times: int = 0
     ) -> tuple[Order, list[int], list[int]] | None:
-        """Measures these operations: returns them, the bytes that are live before each, and the bytes that are live while it runs.
+        """Measures these operations: returns them, the bytes that are live before each, and the bytes that are live while it
+        runs.
 
         Args:
-            left: for each storage the number of readers that have not run yet; it is counted down.
+            left: for each storage, the number of readers that have not run yet; it is counted down.
             live: the bytes that are live before all of them.
-            most: where more bytes are live, or so many for more than this number of `times`, the result is None, and no
-                further operations are asked for.
+            most: the result is None, and no further operations are asked for, where more bytes than this are live, or as many
+                for more than `times` operations.
         """
         nbytes, ending, written, overwrites = self.nbytes, self.ending, self.written, self.overwrites
         ran: Order = []
@@ -192,7 +193,7 @@ class OperationGraph:
         return ran, before, during
 
     def shared(self, i: int, left: Counts) -> int:
-        """The bytes of the results of operation i that lie in the memory of its last-read operands."""
+        """Returns the bytes of the results of operation i that lie in the memory of its last-read operands."""
         pairs = self.overwrites[i]
         if len(pairs) == 1:
             return 0 if left[pairs[0][0]] else self.nbytes[pairs[0][0]]
@@ -206,7 +207,7 @@ class OperationGraph:
 
 
 def improve_order(graph: OperationGraph) -> Order:
-    """The order with the smallest peak that is found; the given one where none is better.
+    """Returns the order with the smallest peak that is found; the given one where none is better.
 
     Several rules make orders; small moves then improve the best of them.
     """
@@ -220,7 +221,7 @@ def improve_order(graph: OperationGraph) -> Order:
 
 
 def frugal_order(graph: OperationGraph) -> Order:
-    """The order that runs at every turn the ready operation which adds the fewest bytes, the first of several.
+    """Returns the greedy order: it always runs the ready operation that adds the fewest bytes, the first of several.
 
     Its peak may be larger than other orders' peaks, but few results wait for long.
     """
@@ -246,13 +247,14 @@ def _candidates(graph: OperationGraph) -> Iterator[Callable[..., _Placed | None]
 
 
 def _greedy(graph: OperationGraph, ties: Sequence[int], below: int = _FAR, *, eager: bool = False) -> _Placed | None:
-    """Runs at every turn the ready operation that adds the fewest bytes, the first of `ties` of several: O(n log n).
+    """Orders operations greedily, in O(n log n): always runs the ready operation that adds the fewest bytes, the first in
+    `ties` of several.
 
-    The order is measured while it is made; None where its peak is not below so many bytes. An operation that becomes the only
-    reader left of a storage enters the queue once more; entries of operations that ran are passed over.
+    The order is measured while it is made; None where its peak is not below `below` bytes. An operation that becomes the only
+    remaining reader of a storage enters the queue again; entries of operations that ran are skipped.
 
     Args:
-        eager: it only matters whether an operation adds bytes at all.
+        eager: whether it only matters if an operation adds bytes at all.
     """
     n, following, overwrites, shared = len(ties), graph.following, graph.overwrites, graph.shared
     nbytes, all_ending, all_written = graph.nbytes, graph.ending, graph.written
@@ -372,7 +374,7 @@ class _Placed:
 
     @classmethod
     def of(cls, graph: OperationGraph, order: Iterable[int], below: int = _FAR) -> _Placed | None:
-        """The form of an order; None where its peak is not below so many bytes."""
+        """Returns the form of an order; None where its peak is not below so many bytes."""
         found = graph.measure(order, list(map(len, graph.readers)), 0, below)
         return cls(graph, *found) if found is not None else None
 
@@ -382,7 +384,7 @@ class _Placed:
         return _positions(self.order)
 
     def moved(self, move: _Reordering, most: int = _FAR) -> _Placed | None:
-        """The order after a move; None where more than so many bytes are live then, or so many as often as now."""
+        """Returns the order after a move; None where more than so many bytes are live then, or so many as often as now."""
         first, end = move.first, move.end
         left, times = _Left(self, first), self.live[first:end].count(most)
         found = self.graph.measure(move.part(self.order), left, self.before[first], most, times - 1)

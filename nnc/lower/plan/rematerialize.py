@@ -24,13 +24,13 @@ _NEVER = -1
 
 @dataclass(frozen=True)
 class TimedOperations:
-    """Operations in the order that they are to run in.
+    """Operations in the order in which they are to run.
 
     Args:
-        graph: the operations.
-        seconds: how long each takes, positive for operations that read or write.
-        repeatable: which may run more than once.
-        extra: bytes that each needs beside its operands and results while it runs.
+        graph: the graph of the operations.
+        seconds: how long each takes; positive for operations that read or write.
+        repeatable: which operations may run more than once.
+        extra: the bytes that each needs while it runs, beside its operands and results.
     """
 
     graph: OperationGraph
@@ -88,7 +88,7 @@ def fit(problem: TimedOperations, limit: int) -> list[RunOrder]:
 
 
 def squeeze(problem: TimedOperations) -> RunOrder:
-    """The order with the smallest peak that is found, by bisection."""
+    """Returns the order with the smallest peak that is found, by bisection."""
     best = RunOrder(tuple(range(len(problem.graph.reads))), problem.peak, 0.0)
     low = problem.largest
     for _ in range(_HALVINGS):
@@ -120,7 +120,7 @@ class _LimitedRun:
         self.operations: list[int] = []
 
     def all(self) -> RunOrder | None:
-        """The order of the whole run; None where the limit is too small."""
+        """Returns the order of the whole run; None where the limit is too small."""
         reads = self.graph.reads
         for i in range(len(reads)):
             self.now = i
@@ -138,7 +138,7 @@ class _LimitedRun:
         return RunOrder(tuple(self.operations), self.peak, self.seconds)
 
     def _closure(self, missing: Iterable[int]) -> list[int] | None:
-        """The operations, in order, that compute storages from live ones; None where one may not run again."""
+        """Returns the operations, in order, that compute storages from live ones; None where one may not run again."""
         todo, found = list(missing), set()
         while todo:
             i = self.graph.writer[todo.pop()]
@@ -181,7 +181,7 @@ class _LimitedRun:
         return True
 
     def _places(self, i: int, ending: set[int]) -> dict[int, int]:
-        """The results that may lie where operands end."""
+        """Returns the results that may lie where operands end."""
         places: dict[int, int] = {}
         for read, written in self.graph.overwrites[i]:
             if read in ending and read not in places.values():
@@ -203,7 +203,7 @@ class _LimitedRun:
         self.roots.pop(s, None)
 
     def _next_use(self, s: int) -> int | None:
-        """The next operation of the given order, after this one, that reads a storage."""
+        """Returns the next operation of the given order, after this one, that reads a storage."""
         readers = self.graph.readers[s]
         at = self.passed[s]
         while at < len(readers) and readers[at] <= self.now:
@@ -226,7 +226,7 @@ class _LimitedRun:
     # -- values to drop -------------------------------------------------------------------------------------------------
 
     def _victim(self, reads: Mapping[int, None], overwritten: set[int]) -> int | None:
-        """The storage to drop next: none that is read now, unless a result can lie in its place."""
+        """Returns the storage to drop next: none that is read now, unless a result can lie in its place."""
         for s in self.roots:
             if not self.pins[s] and s not in reads and self._missing_use(s) is None:
                 return s
@@ -252,7 +252,7 @@ class _LimitedRun:
         return best
 
     def _price(self, s: int, most: float) -> float:
-        """The seconds of recomputing a storage, with its missing operands; any larger number from `most` on."""
+        """Returns the seconds of recomputing a storage, with its missing operands; any larger number from `most` on."""
         graph, seconds, repeatable = self.graph, self.problem.seconds, self.problem.repeatable
         writer = graph.writer[s]
         price, todo, found = seconds[writer], [writer], {writer}

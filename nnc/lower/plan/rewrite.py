@@ -18,7 +18,8 @@ from nnc.lower.plan.stages import Branches, Iteration, Loop, Step, Steps, View
 
 
 def rewrite(steps: Steps, classes: Classes, numbers: Mapping[int, int]) -> tuple[Steps, list[int]]:
-    """Returns the steps on buffers, without moves that sharing made needless, and the number of steps at each point of time.
+    """Rewrites the steps to work on buffers, without moves that sharing made needless; also returns the number of steps at each
+    point of time.
 
     Args:
         numbers: the buffer of each class.
@@ -35,7 +36,7 @@ class _Rewriter:
         self._classes, self._numbers = classes, numbers
 
     def steps(self, steps: Steps) -> Steps:
-        """The steps on buffers."""
+        """Returns the steps on buffers."""
         new: list[Step] = []
         for step in steps:
             position = len(self.weights)
@@ -46,7 +47,7 @@ class _Rewriter:
         return tuple(new)
 
     def place(self, view: View) -> View:
-        """A view of a tensor, as a view of a buffer."""
+        """Returns a view of a tensor, as a view of a buffer."""
         placed = self._classes.place(view)
         return placed.of(self._numbers[placed.buffer])
 
@@ -63,7 +64,7 @@ class _Rewriter:
         return Step(step.command, inputs, outputs, step.params, step.graphs, step.source, step.region)
 
     def _single_moves(self, step: Step) -> list[Step]:
-        """The moves of a step that are left, one by one, each before its source is overwritten."""
+        """Returns the moves of a step that are left, one by one, each before its source is overwritten."""
         moves = [(x, y, self.place(x), self.place(y)) for x, y in zip(step.inputs, step.outputs, strict=True)]
         moves = [each for each in moves if each[2] != each[3]]
         find = self._classes.find
@@ -102,7 +103,7 @@ def _has_kernels(join: Step) -> bool:
 def _map_region(
     region: Loop | Branches, place: Callable[[View], View], steps: Callable[[Steps], Steps], frame: Callable[[], None]
 ) -> Loop | Branches:
-    """A region with its views and steps replaced, in the order of time; `frame` is told of each point of its frame."""
+    """Returns a region with its views and steps replaced, in the order of time; `frame` is called with each point of its frame."""
 
     def block(old: Steps) -> Steps:
         new = steps(old)

@@ -26,7 +26,7 @@ Intervals = tuple[tuple[int, int], ...]
 
 @lru_cache(maxsize=1 << 12)
 def row_major(spec: TensorSpec) -> Strides:
-    """The strides, in bytes, of a contiguous tensor of `spec`."""
+    """Returns the strides, in bytes, of a contiguous tensor of `spec`."""
     strides, step = [0] * spec.ndim, spec.dtype.itemsize
     for axis in reversed(range(spec.ndim)):
         strides[axis] = step
@@ -65,7 +65,9 @@ class SymbolView(_UnfinishedSymbolView):
 
     @staticmethod
     def whole(symbol: Symbol) -> SymbolView:
-        """The view of a symbol that has memory of its own; passes make one of each symbol, so that it matters how long it takes."""
+        """Returns the view of a symbol that has memory of its own; passes make one of each symbol, so that it matters how long
+        it takes.
+        """
         view: Any = _UnfinishedSymbolView()
         view.base, view.spec, view.offset, view.strides = symbol, symbol.spec, 0, row_major(symbol.spec)
         view.__class__ = SymbolView  # faster than to set the fields of a class that cannot be assigned to
@@ -81,8 +83,8 @@ class SymbolView(_UnfinishedSymbolView):
 
 
 class Kind(Enum):
-    """Kinds of a buffer's memory: part of the arena, an argument, a constant, fresh memory that is returned, or a tape of a loop,
-    which grows while it runs.
+    """The kind of a buffer's memory: part of the arena, an argument, a constant, fresh memory that is returned, or a tape of a
+    loop, which grows while it runs.
     """
 
     ARENA = "arena"
@@ -133,7 +135,7 @@ class View(_UnfinishedView):
 
     @staticmethod
     def whole(buffer: int, spec: TensorSpec) -> View:
-        """The view of all of a buffer that holds a tensor of `spec`."""
+        """Returns the view of all of a buffer that holds a tensor of `spec`."""
         return new_view(buffer, spec, 0, row_major(spec), ())
 
     def of(self, buffer: int) -> View:
@@ -166,7 +168,7 @@ class View(_UnfinishedView):
 def new_view(
     buffer: int, spec: TensorSpec, offset: int, strides: Strides, advances: tuple[tuple[int, int], ...]
 ) -> View:
-    """A view, made in the shortest time: binding makes thousands."""
+    """Returns a view, made in the shortest time: binding makes thousands."""
     view: Any = _UnfinishedView()
     view.buffer, view.spec, view.offset, view.strides, view.advances = buffer, spec, offset, strides, advances
     view.__class__ = View
@@ -249,7 +251,7 @@ class Loop:
 
 @dataclass(frozen=True, slots=True)
 class Branches:
-    """The steps of each branch, of which the one that `index` (int64) names runs."""
+    """The steps of each branch; the branch whose number is in `index` (int64) runs."""
 
     index: View
     branches: tuple[Steps, ...]

@@ -31,7 +31,7 @@ def find_views(graph: Graph, known: Mapping[Symbol, SymbolView] = _EMPTY) -> dic
     """Finds the view of each symbol of `graph` (without its sub-graphs'); symbols that own memory view themselves.
 
     Args:
-        known: views of symbols, some of which are in the graph; the result has all of them.
+        known: the views of symbols, some of which are in the graph; the result contains all of them.
     """
     given = [symbol for symbol in (*graph.inputs, *graph.constants) if symbol not in known]
     views = {**known, **{symbol: SymbolView.whole(symbol) for symbol in given}}
@@ -84,10 +84,10 @@ def may_share(node: Node) -> bool:
 
 
 def shared_view(node: Node, sources: Sequence[View]) -> View | None:
-    """Output 0 of `node` as a view of its inputs' memory; None where the node must run.
+    """Returns output 0 of `node` as a view of its inputs' memory; None where the node must run.
 
     Args:
-        sources: where each input of the node lies.
+        sources: the place of each input of the node.
     """
     place = _shared_place(node, sources)
     return sources[place[0]].show(*place[1:]) if place is not None else None
@@ -96,7 +96,9 @@ def shared_view(node: Node, sources: Sequence[View]) -> View | None:
 def _shared_place(
     node: Node, sources: Sequence[View] | Sequence[SymbolView]
 ) -> tuple[int, TensorSpec, int, Strides] | None:
-    """The input in whose memory output 0 of `node` is a view, and its spec, offset and strides there; None where it must run."""
+    """Returns the input in whose memory output 0 of `node` is a view, and its spec, offset and strides there; None where it
+    must run.
+    """
     if not may_share(node):
         return None
     identity = in_place_facts(node.command, node.params).identity
@@ -116,8 +118,8 @@ def _shared_place(
 
 
 def within(view: View, place: View) -> View | None:
-    """A view of a tensor that lies at `place`, as a view of the enclosing tensor; None if its elements are not evenly spaced
-    there.
+    """Returns a view of a tensor that lies at `place`, as a view of the enclosing tensor; None if its elements are not evenly
+    spaced there.
     """
     if place.is_dense:
         return replace(view, buffer=place.buffer, offset=place.offset + view.offset)

@@ -44,13 +44,13 @@ class DenseLayer(Module):
 
 
 class DenseBlock(Module):
-    """Layers of which each takes the block's input and the outputs of all layers before it.
+    """A block of layers; each layer takes the block's input and the outputs of all layers before it.
 
     Args:
         in_features: number of channels of the input.
         growth: channels that each layer adds.
         depth: how many layers there are.
-        key: for the weights.
+        key: the key for the weights.
         dtype: dtype of the weights.
 
     Example:
@@ -101,7 +101,7 @@ class DenseNet(Module):
     Args:
         growth: channels that each layer adds.
         depths: how many layers each block has.
-        key: for the weights.
+        key: the key for the weights.
         width: channels before the first.
         num_classes: how many scores there are.
         in_features: number of channels of the input.
@@ -164,7 +164,7 @@ def densenet121(**options: Any) -> DenseNet:
     """DenseNet-121: 7,978,856 parameters with 1000 classes. The options are those of DenseNet, of which key= is needed.
 
     Args:
-        **options: of DenseNet.
+        **options: the options of DenseNet.
 
     Example:
         >>> model = nnc.eval_shape(lambda key: densenet121(num_classes=10, key=key), nnc.random.key(0))

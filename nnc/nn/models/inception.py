@@ -63,7 +63,7 @@ class InceptionBlock(Module):
         in_features: number of channels of the input.
         features: channels of the branches: alone, before and after width 3, before and after the wide one, after the
             pool.
-        key: for the weights.
+        key: the key for the weights.
         wide: 5 in the paper; torchvision's weights are for 3.
         dtype: dtype of the weights.
 
@@ -113,7 +113,7 @@ class GoogLeNet(Module):
     6,624,904 parameters with wide=3 and 1000 classes. The two auxiliary classifiers of the paper are left out.
 
     Args:
-        key: for the weights.
+        key: the key for the weights.
         num_classes: how many scores there are.
         in_features: number of channels of the input.
         wide: width of the third branch of the blocks: 5 in the paper, 3 in torchvision.

@@ -22,7 +22,7 @@ class LeNet(Module):
     """Two convolutions of width 5 with pools, and three linear layers: 61,706 parameters for images of 28² and 10 classes.
 
     Args:
-        key: for the weights.
+        key: the key for the weights.
         num_classes: how many scores there are.
         in_features: number of channels of the input.
         image_size: height and width; the first convolution keeps it.

@@ -46,8 +46,8 @@ class BasicBlock(_Block):
     Args:
         in_features: number of channels of the input.
         features: number of channels of the output.
-        stride: of the first convolution.
-        key: for the weights.
+        stride: the stride of the first convolution.
+        key: the key for the weights.
         dtype: dtype of the weights.
 
     Example:
@@ -84,8 +84,8 @@ class Bottleneck(_Block):
     Args:
         in_features: number of channels of the input.
         features: number of channels of the output.
-        stride: of the middle convolution.
-        key: for the weights.
+        stride: the stride of the middle convolution.
+        key: the key for the weights.
         dtype: dtype of the weights.
 
     Example:
@@ -126,7 +126,7 @@ class ResNet(Module):
     Args:
         block: BasicBlock or Bottleneck.
         depths: how many blocks each stage has.
-        key: for the weights.
+        key: the key for the weights.
         num_classes: how many scores there are.
         in_features: number of channels of the input.
         small_images: start with a convolution of width 3 and no pooling, as is done for images of 32² pixels.
@@ -187,7 +187,7 @@ def resnet18(**options: Any) -> ResNet:
     """ResNet-18: 11,689,512 parameters with 1000 classes. The options are those of ResNet, of which key= is needed.
 
     Args:
-        **options: of ResNet.
+        **options: the options of ResNet.
 
     Example:
         >>> model = nnc.eval_shape(lambda key: resnet18(num_classes=10, key=key), nnc.random.key(0))
@@ -201,7 +201,7 @@ def resnet34(**options: Any) -> ResNet:
     """ResNet-34: 21,797,672 parameters with 1000 classes. The options are those of ResNet, of which key= is needed.
 
     Args:
-        **options: of ResNet.
+        **options: the options of ResNet.
 
     Example:
         >>> model = nnc.eval_shape(lambda key: resnet34(num_classes=10, key=key), nnc.random.key(0))
@@ -215,7 +215,7 @@ def resnet50(**options: Any) -> ResNet:
     """ResNet-50: 25,557,032 parameters with 1000 classes. The options are those of ResNet, of which key= is needed.
 
     Args:
-        **options: of ResNet.
+        **options: the options of ResNet.
 
     Example:
         >>> model = nnc.eval_shape(lambda key: resnet50(num_classes=10, key=key), nnc.random.key(0))
@@ -229,7 +229,7 @@ def resnet101(**options: Any) -> ResNet:
     """ResNet-101: 44,549,160 parameters with 1000 classes. The options are those of ResNet, of which key= is needed.
 
     Args:
-        **options: of ResNet.
+        **options: the options of ResNet.
 
     Example:
         >>> model = nnc.eval_shape(lambda key: resnet101(num_classes=10, key=key), nnc.random.key(0))

@@ -41,7 +41,7 @@ class UNet(Module):
     Args:
         in_features: number of channels of the input.
         num_classes: scores for each pixel.
-        key: for the weights.
+        key: the key for the weights.
         width: channels of the first stage; each further one has twice as many.
         depth: how often the size is halved.
         dtype: dtype of the weights.

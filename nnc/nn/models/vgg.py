@@ -34,10 +34,10 @@ class VGG(Module):
 
     Args:
         depth: 11, 13, 16 or 19.
-        key: for the weights.
+        key: the key for the weights.
         num_classes: how many scores there are.
         in_features: number of channels of the input.
-        image_size: height and width of the images, of which 1/32 reaches the first linear layer.
+        image_size: the height and width of the images; the first linear layer gets 1/32 of each.
         hidden_features: size of the two hidden linear layers.
         batch_norm: whether each convolution is followed by BatchNorm.
         dropout_rate: share of the hidden features that is dropped.
@@ -94,7 +94,7 @@ def vgg11(**options: Any) -> VGG:
     """VGG-11: 132,863,336 parameters with 1000 classes. The options are those of VGG, of which key= is needed.
 
     Args:
-        **options: of VGG.
+        **options: the options of VGG.
 
     Example:
         >>> model = nnc.eval_shape(lambda key: vgg11(num_classes=10, key=key), nnc.random.key(0))
@@ -108,7 +108,7 @@ def vgg13(**options: Any) -> VGG:
     """VGG-13: 133,047,848 parameters with 1000 classes. The options are those of VGG, of which key= is needed.
 
     Args:
-        **options: of VGG.
+        **options: the options of VGG.
 
     Example:
         >>> model = nnc.eval_shape(lambda key: vgg13(num_classes=10, key=key), nnc.random.key(0))
@@ -122,7 +122,7 @@ def vgg16(**options: Any) -> VGG:
     """VGG-16: 138,357,544 parameters with 1000 classes. The options are those of VGG, of which key= is needed.
 
     Args:
-        **options: of VGG.
+        **options: the options of VGG.
 
     Example:
         >>> model = nnc.eval_shape(lambda key: vgg16(num_classes=10, key=key), nnc.random.key(0))
@@ -136,7 +136,7 @@ def vgg19(**options: Any) -> VGG:
     """VGG-19: 143,667,240 parameters with 1000 classes. The options are those of VGG, of which key= is needed.
 
     Args:
-        **options: of VGG.
+        **options: the options of VGG.
 
     Example:
         >>> model = nnc.eval_shape(lambda key: vgg19(num_classes=10, key=key), nnc.random.key(0))

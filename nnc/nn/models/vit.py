@@ -39,11 +39,11 @@ class ViT(Module):
     """A linear layer for each patch, a class token, position embeddings, transformer layers, a linear layer on the token.
 
     Args:
-        key: for the weights.
+        key: the key for the weights.
         image_size: height and width of the images.
-        patch_size: of the patches, divides it.
+        patch_size: the height and width of the patches, which must divide the images'.
         features: size of the token vectors.
-        num_layers: of the transformer, whose norms come first.
+        num_layers: the number of layers of the transformer, whose norms come first.
         num_heads: heads of each layer's attention.
         hidden_features: size of each layer's hidden features.
         num_classes: how many scores there are.
@@ -115,7 +115,7 @@ def vit_b16(**options: Any) -> ViT:
     """ViT-B/16: 86,567,656 parameters with 1000 classes. The options are those of ViT, of which key= is needed.
 
     Args:
-        **options: of ViT.
+        **options: the options of ViT.
 
     Example:
         >>> model = nnc.eval_shape(lambda key: vit_b16(num_classes=10, key=key), nnc.random.key(0))
@@ -129,7 +129,7 @@ def vit_b32(**options: Any) -> ViT:
     """ViT-B/32: 88,224,232 parameters with 1000 classes. The options are those of ViT, of which key= is needed.
 
     Args:
-        **options: of ViT.
+        **options: the options of ViT.
 
     Example:
         >>> model = nnc.eval_shape(lambda key: vit_b32(num_classes=10, key=key), nnc.random.key(0))
@@ -143,7 +143,7 @@ def vit_l16(**options: Any) -> ViT:
     """ViT-L/16: 304,326,632 parameters with 1000 classes. The options are those of ViT, of which key= is needed.
 
     Args:
-        **options: of ViT.
+        **options: the options of ViT.
 
     Example:
         >>> model = nnc.eval_shape(lambda key: vit_l16(num_classes=10, key=key), nnc.random.key(0))

@@ -315,7 +315,7 @@ def tree_zeros_like(tree: Any, dtype: DTypeLike | None = None) -> Any:
 
     Args:
         tree: a pytree.
-        dtype: of the zeros; default the leaf's.
+        dtype: the dtype of the zeros; default the leaf's.
 
     Example:
         >>> tree_zeros_like({"a": nnp.asarray([1.0, 2.0])})
@@ -330,7 +330,7 @@ def tree_ones_like(tree: Any, dtype: DTypeLike | None = None) -> Any:
 
     Args:
         tree: a pytree.
-        dtype: of the ones; default the leaf's.
+        dtype: the dtype of the ones; default the leaf's.
 
     Example:
         >>> tree_ones_like({"a": nnp.asarray([5.0, 2.0])})
@@ -346,7 +346,7 @@ def tree_full_like(tree: Any, fill_value: Any, dtype: DTypeLike | None = None) -
     Args:
         tree: a pytree.
         fill_value: a number.
-        dtype: of the arrays; default the leaf's.
+        dtype: the dtype of the arrays; default the leaf's.
 
     Example:
         >>> tree_full_like([nnp.ones(2)], 3.0)
@@ -497,7 +497,7 @@ def tree_random_like(
         rng_key: a key of `nnc.random`.
         target_tree: a pytree.
         sampler: (key, shape, dtype) -> array.
-        dtype: of the arrays; default the leaf's.
+        dtype: the dtype of the arrays; default the leaf's.
 
     Example:
         >>> tree_random_like(nnc.random.key(0), {"w": nnp.ones((2, 3))})["w"].shape

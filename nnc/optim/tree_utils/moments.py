@@ -1,4 +1,4 @@
-"""Moving averages of whole trees, of which transformations of one's own are made, as in optax.tree_utils."""
+"""Moving averages of whole trees, for transformations of your own, as in optax.tree_utils."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def tree_bias_correction(moment: Any, decay: Scalar, count: Any) -> Any:
 
     Args:
         moment: the averages, a pytree.
-        decay: by which they were made.
+        decay: the decay with which they were made.
         count: how many updates were made, a 0-d integer of 1 or more.
 
     Example:

@@ -17,7 +17,7 @@ Filter = Callable[[Path, Any], bool]
 
 
 def _children(node: Any) -> list[tuple[Any, Any]]:
-    """The parts of a node with their names: fields, keys or places."""
+    """Returns the parts of a node with their names: fields, keys or places."""
     if isinstance(node, tuple) and hasattr(node, "_fields"):
         return list(zip(node._fields, node, strict=True))
     if isinstance(node, dict):

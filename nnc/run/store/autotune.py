@@ -36,11 +36,11 @@ _KIND = "kernels"  # of entries in the cache
 
 
 class Tuner:
-    """Chooses kernels by measuring them; asked again, it gives the same answer.
+    """Chooses kernels by measuring them, and remembers each choice.
 
     Args:
-        candidates: the kernels for a command on inputs of these specs, the highest priority first.
-        options: `cache_folder` says where choices are kept.
+        candidates: returns the kernels for a command on inputs of these specs, the highest priority first.
+        options: the options; `cache_folder` is where choices are kept.
     """
 
     def __init__(self, candidates: Candidates, options: Options) -> None:
@@ -51,7 +51,7 @@ class Tuner:
     def __call__(
         self, command: Command, specs: tuple[TensorSpec, ...], params: Mapping[str, Any], machine: Target
     ) -> Kernel:
-        """The kernel to run a command on inputs of these specs."""
+        """Returns the kernel to run a command on inputs of these specs."""
         asked = command, specs, tuple(sorted(params.items())), machine
         if asked not in self._known:
             self._known[asked] = self._choose(command, specs, params, machine)
@@ -92,7 +92,9 @@ class Tuner:
 def measure(
     command: Command, kernels: Sequence[Kernel], specs: tuple[TensorSpec, ...], params: Mapping[str, Any]
 ) -> dict[int, float]:
-    """The shortest time of each kernel that runs on made-up data, in seconds, by its place in `kernels`; they take turns."""
+    """Returns the shortest time of each kernel that runs on made-up data, in seconds, by its place in `kernels`; they take
+    turns.
+    """
     with np.errstate(all="ignore"):
         runs = {i: _prepare(command, kernel, specs, params) for i, kernel in enumerate(kernels)}
         spent = dict.fromkeys(runs, 0.0)
@@ -116,7 +118,7 @@ def measure(
 def _prepare(
     command: Command, kernel: Kernel, specs: tuple[TensorSpec, ...], params: Mapping[str, Any]
 ) -> Callable[[], None]:
-    """A run of a kernel, on inputs, outputs and workspace of its own."""
+    """Returns a run of a kernel, on inputs, outputs and workspace of its own."""
     inputs = [scratch(spec, i) for i, spec in enumerate(specs)]
     outputs = [np.empty(spec.shape, spec.dtype) for spec in infer_specs(command, specs, params)]
     nbytes = kernel.workspace(specs, params)

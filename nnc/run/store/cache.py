@@ -59,7 +59,7 @@ class Cache:
         return os.path.isdir(f"{self.folder}/{_VERSION}/{kind}")
 
     def read(self, kind: str, key: Mapping[str, Any]) -> Any:
-        """The value of an entry; None where there is none, or no sound one."""
+        """Returns the value of an entry; None where there is none, or no sound one."""
         parts = self.read_bytes(kind, key)
         return json.loads(parts[0]) if parts is not None else None
 
@@ -68,7 +68,7 @@ class Cache:
         self.write_bytes(kind, key, json.dumps(value).encode())
 
     def read_bytes(self, kind: str, key: Mapping[str, Any]) -> tuple[bytes, ...] | None:
-        """The parts of an entry; None where there is none, or no sound one."""
+        """Returns the parts of an entry; None where there is none, or no sound one."""
         title = _title(kind, key)
         try:
             with self._open(kind) as folder:
@@ -94,7 +94,7 @@ class Cache:
             self._warn(error)
 
     def sizes(self) -> list[int]:
-        """The bytes of each entry that this version reads."""
+        """Returns the bytes of each entry that this version reads."""
         sizes = []
         for path in Path(self.folder, _VERSION).glob(f"*/*{_ENDING}"):
             with contextlib.suppress(OSError):  # another process removed it
@@ -149,13 +149,13 @@ class CacheEntry:
 
 
 def encode(title: bytes, parts: tuple[bytes, ...]) -> bytes:
-    """The content of an entry's file."""
+    """Returns the content of an entry's file."""
     body = b"".join([title, b"\n", json.dumps(list(map(len, parts))).encode(), b"\n", *parts])
     return hashlib.sha256(body).digest() + body
 
 
 def decode(content: bytes, title: bytes) -> tuple[bytes, ...] | None:
-    """The parts of an entry; None where it is damaged, or has another title."""
+    """Returns the parts of an entry; None where it is damaged, or has another title."""
     check, body = content[:_CHECK_BYTES], memoryview(content)[_CHECK_BYTES:]
     if hashlib.sha256(body).digest() != check or not content.startswith(title + b"\n", _CHECK_BYTES):
         return None
@@ -177,7 +177,7 @@ def _name(title: bytes) -> str:
 
 
 def most_bytes(kind: str) -> int:
-    """The most bytes that all entries of a kind may take on disk."""
+    """Returns the most bytes that all entries of a kind may take on disk."""
     return MOST_BYTES.get(kind, _MOST_BYTES_ELSE)
 
 
@@ -230,5 +230,5 @@ def _on_disk(nbytes: int) -> int:
 
 @cache
 def _warned(cache: Cache) -> set[type[Exception]]:
-    """The kinds of errors that this process has warned of."""
+    """Returns the kinds of errors that this process has warned of."""
     return set()

@@ -50,7 +50,7 @@ _MOST_CONSTANTS = 1 << 20  # bytes of constants that are kept with a program
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """The key of a program, the source lines of its graph, and the commands of which other packages say something."""
+    """The key of a program, the source lines of its graph, and the commands that other packages change."""
 
     key: dict[str, Any]
     sources: tuple[SourceLine, ...]
@@ -61,12 +61,12 @@ class Name:
 class ProgramPlace:
     """The place in the cache for the program of a graph.
 
-    Where nothing was kept yet, the key is not computed before a program is kept, beside the first steps.
-    Constants may lie in the user's memory, which may have been written to by then; such a program is not kept.
+    Where nothing has been kept yet, the key is computed only when a program is kept, beside the first steps. By then the user
+    may have written to the memory of constants; such a program is not kept.
 
     Args:
-        facts: facts on which the program depends beside the graph and the facts found out here.
-        kind: of the device that the program is for.
+        facts: the facts on which the program depends, beside the graph and the facts found out here.
+        kind: the kind of device that the program is for.
     """
 
     cache: Cache
@@ -76,7 +76,7 @@ class ProgramPlace:
     constants: str = ""  # a digest that tells them from others, if they were read before anything else of the graph
 
     def read(self) -> StoredProgram | None:
-        """The program, without kernels; None where there is none, or no sound one."""
+        """Returns the program, without kernels; None where there is none, or no sound one."""
         if not self.cache.holds(_KIND):
             self.constants = _constants_digest(self.graph)
             return None
@@ -128,12 +128,12 @@ class ProgramPlace:
 
 
 def find_place(graph: Graph, options: Options, *, native: bool, choice: str) -> ProgramPlace | None:
-    """Finds where the program of `graph` is kept; None where nothing is: there is no folder, each program is to be checked, or
-    other packages add passes, whose files may change unnoticed.
+    """Finds where the program of `graph` is kept. None where nothing is kept: there is no folder, each program is to be
+    checked, or other packages add passes, whose files may change unnoticed.
 
     Args:
         native: whether the program is compiled.
-        choice: the function that chooses kernels.
+        choice: the name of the function that chooses kernels.
     """
     if options.cache_folder is None or options.verify_passes or options.guard or added_passes():
         return None
@@ -143,11 +143,7 @@ def find_place(graph: Graph, options: Options, *, native: bool, choice: str) -> 
 
 
 def prepare(device: str) -> None:
-    """Finds the facts on which stored programs for a device depend beside their graphs, so that no call need wait for it.
-
-    Args:
-        device: its name.
-    """
+    """Finds the facts on which a device's stored programs depend beside their graphs, so that no call has to wait for them."""
     kind = kind_of(device)
     files_digest(kind)
     foreign_commands(REGISTRY.version)
@@ -164,7 +160,7 @@ def _constants_digest(graph: Graph) -> str:
 
 
 def _commands(bound: Bound) -> set[str]:
-    """The names of all commands of a program."""
+    """Returns the names of all commands of a program."""
     steps = list(walk(bound.steps))
     inner = (node for step in steps for graph in step.graphs for node in graph.walk())
     return {step.command.name for step in steps} | {node.command.name for node in inner}
@@ -213,7 +209,7 @@ def _python_files(
 
 @cache
 def _here(kind: str) -> dict[str, str]:
-    """The versions and the processor that programs for a kind of devices are made for."""
+    """Returns the versions and the processor that programs for a kind of devices are made for."""
     facts = processor(Path("/proc/cpuinfo"), chosen_cpu())
     of_gpus = gpu_library_versions() if kind == CUDA else {}
     return {**facts, "python": platform.python_version(), **library_versions(), **of_gpus}
@@ -221,7 +217,7 @@ def _here(kind: str) -> dict[str, str]:
 
 @lru_cache(maxsize=1)
 def foreign_commands(version: int) -> frozenset[str]:
-    """The commands of which another package says something, in this version of the registry: its files may change unnoticed."""
+    """Returns the commands that another package changes, in this version of the registry: its files may change unnoticed."""
     return frozenset(
         each.name for column in ATTRIBUTES.values() for each, value in column.items() if not _is_own(value)
     )

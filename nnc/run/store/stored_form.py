@@ -44,7 +44,8 @@ Choose = Callable[[Step], Kernel]
 
 
 def encode_program(program: Program, sources: Sequence[SourceLine]) -> tuple[bytes, bytes] | None:
-    """Head and body of a program; None where it has source lines beside `sources`, which stand in it as their positions.
+    """Returns the head and the body of a program, where `sources` are referred to by position; None where the program has other
+    source lines.
 
     Raises:
         GraphError: a parameter has no stored form.
@@ -101,10 +102,10 @@ def encode_program(program: Program, sources: Sequence[SourceLine]) -> tuple[byt
 
 
 def _tree(content: bytes) -> Tree:
-    """Returns the tree from which `content` was made.
+    """Returns the tree that `content` encodes.
 
     Raises:
-        ValueError: it is no tree.
+        ValueError: it encodes no tree.
     """
     try:
         tree = marshal.loads(content)
@@ -154,7 +155,7 @@ def _read_outside(tree: Tree) -> ProgramAbi:
 def _printed_tree(
     printed: Printed, writer: _TableWriter, natives: Mapping[int, Native], texts: _NumberedTexts
 ) -> list[Any]:
-    """The row of an entry, of which steps with a state are told by their positions in the table."""
+    """Returns the row of an entry; steps with a state are given by their positions in the table."""
     text = printed.text
     for native in (*text.called, *text.held):
         texts.row(native)
@@ -171,7 +172,7 @@ class _NumberedTexts:
         self.numbers: dict[tuple[Any, ...], int] = {}
 
     def row(self, native: Native | None) -> Tree | None:
-        """The text and the numbers of a compiled kernel; the name alone where it is made anew."""
+        """Returns the text and the numbers of a compiled kernel; the name alone where it is made anew."""
         if native is None:
             return None
         if native.symbols or native.state is not None:
@@ -186,7 +187,7 @@ class _NumberedTexts:
 
 
 def _device_row(kernel: DeviceKernel | None) -> list[Any] | None:
-    """A kernel that is printed for a device."""
+    """Returns a kernel that is printed for a device."""
     if kernel is None:
         return None
     launches = [[x.function, x.grid, x.block, x.operands, x.shared, x.updates] for x in kernel.launches]
@@ -241,7 +242,7 @@ class _TableWriter:
         return [buffer.kind.value, buffer.index, self.tables.spec(symbol.spec), symbol.name, source]
 
     def node(self, node: Node) -> int:
-        """A node, as a graph of its own."""
+        """Returns a node, as a graph of its own."""
         inputs = tuple(dict.fromkeys(node.inputs))
         return self.tables.graph(Graph(inputs, node.outputs, (node,)))
 
@@ -321,7 +322,7 @@ class _StepReader:
         return tuple(map(self.step, positions))
 
     def table(self) -> Steps:
-        """All steps, in the order of their table."""
+        """Returns all steps, in the order of their table."""
         return self.all(range(len(self._step_rows)))
 
     def step(self, position: int) -> Step:
@@ -390,10 +391,10 @@ class _StepReader:
 
 
 class StoredProgram:
-    """A program in its stored form, with `sources` in the place of the lines that it was stored with.
+    """A program in its stored form, with `sources` instead of the lines that it was stored with.
 
     Raises:
-        ValueError: these are not the parts of one.
+        ValueError: these are not the parts of a program.
     """
 
     def __init__(self, parts: Sequence[bytes], sources: Sequence[SourceLine]) -> None:
@@ -451,7 +452,7 @@ class StoredProgram:
         states: Sequence[int],
         blocks: Sequence[Sequence[int]],
     ) -> Printed | None:
-        """The text of an entry; None where a kernel that is made anew is another now."""
+        """Returns the text of an entry; None where a kernel that is made anew is another now."""
         anew = [kernels.native(i) for i in self.head["chosen"]]
         known = {n.name: n for n in (*anew, *self.texts) if n is not None}
         with_state = [native for i in states if (native := kernels.native(i)) is not None]
@@ -486,7 +487,7 @@ class _Kernels:
         return self._chosen[position]
 
     def native(self, position: int) -> Native | None:
-        """The compiled kernel of a step, made anew; None where it has none, or another than it was stored with."""
+        """Returns the compiled kernel of a step, made anew; None where it has none, or another than it was stored with."""
         if position not in self._natives:
             row = self._stored.body["natives"][position]
             make = self._choose_kernel(position).native if row is not None else None
@@ -495,7 +496,7 @@ class _Kernels:
         return self._natives[position]
 
     def parts(self) -> ProgramParts:
-        """The parts of the program."""
+        """Returns the parts of the program."""
         with self._lock:
             if self._parts is None:
                 self._parts = self._read_parts()

@@ -74,7 +74,7 @@ _TYPES: dict[int, Callable[[Array], Array]] = {1: _first, 2: _second, 3: _third,
 
 
 def _transform(where: str, x: Array, kind: int, n: int | None, axis: int, norm: str) -> Array:
-    """The transform along one axis; norms are those of the forward direction."""
+    """Returns the transform along one axis; norms are those of the forward direction."""
     if dtypes.is_complex(x.spec.dtype):
         parts = [_transform(where, part, kind, n, axis, norm) for part in (el.real(x), el.imag(x))]
         return parts[0] + 1j * parts[1]
@@ -113,7 +113,7 @@ def _read(where: str, x: Any, kind: Any, norm: Any) -> tuple[Array, str]:
 
 
 def _all_axes(where: str, x: Array, s: Sequence[int] | None, axes: Axis) -> list[tuple[int, int | None]]:
-    """The axes to transform, and their sizes."""
+    """Returns the axes to transform, and their sizes."""
     implied = axes is None and s is not None
     along = range(x.spec.ndim - len(s or ()), x.spec.ndim) if implied else to_axes(where, axes, x.spec.ndim)
     if (s is not None and len(s) != len(along)) or any(i < 0 for i in along):

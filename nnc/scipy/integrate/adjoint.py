@@ -31,7 +31,7 @@ from nnc.trace.loops.control_flow import scan
 def solve_by_adjoint(
     method: Method, problem: Problem, t: Array, y: Array, first_step: Any, times: Array
 ) -> tuple[Array, State]:
-    """The solution at times, (m, n), and the state at the end, whose counts have no derivative.
+    """Returns the solution at times, (m, n), and the state at the end, whose counts have no derivative.
 
     Raises:
         UnsupportedError: y is complex.
@@ -71,7 +71,7 @@ def solve_by_adjoint(
 def _pull(
     method: Method, problem: Problem, graph: Any, values: Sequence[Any], t: Any, times: Any, ys: Any, cts: Any
 ) -> tuple[Any, list[Any]]:
-    """The cotangents of y at the first time, and of the values that the function reads."""
+    """Returns the cotangents of y at the first time, and of the values that the function reads."""
     n, dtype = ys.shape[1], ys.dtype
     moving = [i for i, v in enumerate(values) if is_differentiable(spec_of(v))]
     sizes = [spec_of(values[i]).size for i in moving]

@@ -172,12 +172,12 @@ class BDF:
 
 
 def _row(table: Any, order: Any, like: Array) -> Any:
-    """The part of a table that belongs to an order."""
+    """Returns the part of a table that belongs to an order."""
     return take(asarray(table, dtype=like.dtype), order, axis=0)
 
 
 def _rescale(differences: Any, order: Any, factor: Any) -> Any:
-    """The differences of the same polynomial for steps that are `factor` times as long; rows above the order stay."""
+    """Returns the differences of the same polynomial for steps that are `factor` times as long; rows above the order stay."""
     dtype = differences.dtype
     other = cumprod(asarray(_BEGIN, dtype=dtype) - factor * asarray(_SLOPE, dtype=dtype), axis=0)
     change = la.matmul(other, asarray(_UNIT, dtype=dtype)).T
@@ -187,7 +187,9 @@ def _rescale(differences: Any, order: Any, factor: Any) -> Any:
 
 
 def _choose_order(order: Any, differences: Any, scale: Any) -> tuple[Any, Any]:
-    """The order among the last, the next lower and the next higher one whose steps can be longest, and the factor of their size."""
+    """Returns the order among the last, the next lower and the next higher one whose steps can be longest, and the factor of
+    their size.
+    """
     places = order + asarray(np.arange(3, dtype=np.int32))  # of the differences ∇ᵏ⁺¹ y for each order k
     lengths = la.vector_norm(stop_gradient(take(differences, places, axis=0)) / scale, axis=1)
     weights = _row(_ERROR, places - 1, differences) / float(scale.spec.size) ** 0.5
@@ -201,7 +203,9 @@ def _choose_order(order: Any, differences: Any, scale: Any) -> tuple[Any, Any]:
 
 
 def _correct(problem: Problem, s: State, t: Any, predicted: Any, psi: Any, c: Any) -> _Correction:
-    """The difference d of y from its prediction, with its derivatives; where it is not found, y is the last one accepted."""
+    """Returns the difference d of y from its prediction, with its derivatives; where it is not found, y is the last one
+    accepted.
+    """
     past, none = s.extra, integer(0)
     still = stop_gradient(predicted)
     start = _Correction(
@@ -222,7 +226,7 @@ def _correct(problem: Problem, s: State, t: Any, predicted: Any, psi: Any, c: An
 
 
 def _iterate(problem: Problem, t: Any, predicted: Any, psi: Any, c: Any, start: _Correction) -> _Correction:
-    """The corrector's iterations with the Jacobian at hand, and with one of this step where they do not converge."""
+    """Returns the corrector's iterations with the Jacobian at hand, and with one of this step where they do not converge."""
     d = start.d
     one = eye(d.shape[0], dtype=d.dtype)
     scale = problem.atol + el.abs(predicted) * problem.rtol

@@ -18,7 +18,7 @@ from nnc.trace.core.differentiate import stop_gradient
 
 
 def _combined(weights: Sequence[float], rows: Any) -> Any:
-    """The sum of rows times numbers, without those of weight 0."""
+    """Returns the sum of rows times numbers, without those of weight 0."""
     total = None
     for w, row in zip(weights, rows, strict=False):
         if w:

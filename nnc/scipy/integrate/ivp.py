@@ -135,7 +135,7 @@ def _read(
     max_step: Any,
     first_step: Any,
 ) -> tuple[Problem, Method, Array, Array, Array | None, Any]:
-    """The problem, the method, the beginning, the times of the result and the first step, all of one precision."""
+    """Returns the problem, the method, the beginning, the times of the result and the first step, all of one precision."""
     where = "solve_ivp"
     check_callable(fun, where)
     check_choice(where, "method", method, METHODS)

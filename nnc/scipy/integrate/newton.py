@@ -36,7 +36,7 @@ def iterate(change: Callable[[Any], Any], x: Any, scale: Any, tolerance: Any, mo
     Args:
         change: x -> the change of x, of its shape.
         x: where to begin.
-        scale: by which changes are divided before their norm is taken, broadcast to x.
+        scale: the numbers that divide changes before their norm is taken; they broadcast to x.
         tolerance: largest norm of the error of a solution, a scalar of the dtype of x.
         most: limit of the number of iterations.
     """
@@ -60,18 +60,18 @@ def iterate(change: Callable[[Any], Any], x: Any, scale: Any, tolerance: Any, mo
 
 
 def tolerance_of(problem: Problem, dtype: Any) -> Any:
-    """The largest error of Newton's iterations, relative to the tolerance of a step, as in SciPy."""
+    """Returns the largest error of Newton's iterations, relative to the tolerance of a step, as in SciPy."""
     eps = float(np.finfo(dtype).eps)
     return el.maximum(10 * eps / problem.rtol, el.minimum(0.03, el.sqrt(problem.rtol)))
 
 
 def safety_of(count: Any, most: int, dtype: Any) -> Any:
-    """The factor of a step's size that leaves room for errors: smaller after more iterations of `most`."""
+    """Returns the factor of a step's size that leaves room for errors: smaller after more iterations of `most`."""
     return SAFETY * (2 * most + 1) / (2 * most + astype(count, dtype))
 
 
 def make_jacobian(problem: Problem, t: Any, y: Any) -> Any:
-    """The derivative of the problem's function with regard to y, (n, n), a constant for derivatives."""
+    """Returns the derivative of the problem's function with regard to y, (n, n), a constant for derivatives."""
     t, y = stop_gradient(t), stop_gradient(y)
     made: Callable[[Any], Any] = jacfwd(lambda y: problem.fun(t, y))
     return stop_gradient(made(y))

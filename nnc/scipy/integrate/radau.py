@@ -111,7 +111,7 @@ class Radau:
         )  # fmt: skip
 
     def _stages(self, problem: Problem, s: State, h: Any, jac: Any, factors: Any) -> tuple[Any, Any]:
-        """The stages Z, 0 where they are not found; and whether they are, the number of iterations and their rate."""
+        """Returns the stages Z, 0 where they are not found; and whether they are, the number of iterations and their rate."""
         n, dtype = s.y.shape[0], s.y.dtype
         still = s._replace(t=stop_gradient(s.t), y=stop_gradient(s.y))
         before = stop_gradient(s.t) - stop_gradient(s.t_old)
@@ -143,7 +143,7 @@ class Radau:
 
 
 def _newton(problem: Problem, s: State, h: Any, jac: Any, factors: Any, z: Any) -> tuple[Any, Iteration]:
-    """The stages Z after the simplified Newton iterations of one step, which go over the transformed stages W; Z = T W."""
+    """Returns the stages Z after the simplified Newton iterations of one step, which go over the transformed stages W; Z = T W."""
     dtype = z.dtype
     n, wide = z.shape[1], dtypes.complex_dtype(dtype)
     shift = _COMPLEX / astype(h, wide)
@@ -163,7 +163,7 @@ def _newton(problem: Problem, s: State, h: Any, jac: Any, factors: Any, z: Any) 
 
 
 def _factor(size: Any, size_old: Any, error: Any, error_old: Any) -> Any:
-    """The factor by which the step may change, from its error and that of the last step."""
+    """Returns the factor by which the step may change, from its error and that of the last step."""
     known = (size_old > 0) & (error_old > 0) & (error > 0)
     safe = el.where(error > 0, error, 1)
     multiplier = size / el.where(known, size_old, 1) * (error_old / safe) ** 0.25

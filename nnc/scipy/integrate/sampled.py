@@ -21,7 +21,7 @@ __all__ = ["cumulative_trapezoid", "simpson", "trapezoid"]
 
 
 def _samples(where: str, y: Any, x: Any, dx: Any, axis: int) -> tuple[Array, Any]:
-    """The samples with their axis last, as floats, and the distances of their places: a number, or one for each gap."""
+    """Returns the samples with their axis last, as floats, and the distances of their places: a number, or one for each gap."""
     samples = as_operand(y, where, "y")
     places = None if x is None else as_operand(x, where, "x")
     gap = as_operand(dx, where, "dx")

@@ -35,7 +35,7 @@ class Event:
 
 
 def prepare_events(events: Any, args: tuple[Any, ...]) -> list[Event]:
-    """The events of a user's functions.
+    """Returns the events of a user's functions.
 
     Raises:
         ArgumentError, ArgumentTypeError: one is no function, or its attribute `terminal` is no count.
@@ -140,7 +140,7 @@ class _Record:
 
 
 def _number(x: Any) -> float:
-    """The value of a scalar.
+    """Returns the value of a scalar.
 
     Raises:
         TraceError: it is traced.
@@ -200,7 +200,9 @@ def _note_events(
 
 
 def _zero(method: Method, s: State, terms: Any, event: Event) -> Any:
-    """The time of an event within a step: by bisection and secants (Illinois), then a step of Newton's that has its derivative."""
+    """Returns the time of an event within a step: by bisection and secants (Illinois), then a step of Newton's that has its
+    derivative.
+    """
 
     def along(t: Any) -> Any:
         return event.fun(t, _between(method, s, terms, t))

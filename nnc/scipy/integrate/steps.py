@@ -70,12 +70,12 @@ class Method(Protocol):
 
 
 def rms(x: Array) -> Array:
-    """The root of the mean of squares, a constant for derivatives."""
+    """Returns the root of the mean of squares, a constant for derivatives."""
     return la.vector_norm(stop_gradient(x)) / float(x.spec.size) ** 0.5
 
 
 def start(method: Method, problem: Problem, t: Array, y: Array, first_step: Any) -> State:
-    """The state before the first step."""
+    """Returns the state before the first step."""
     f = problem.fun(t, y)
     size, nfev = (first_step, 1) if first_step is not None else (_first_size(method.order, problem, t, y, f), 2)
     stages, extra, njev = method.start(problem, t, y, f)
@@ -85,7 +85,7 @@ def start(method: Method, problem: Problem, t: Array, y: Array, first_step: Any)
 
 
 def _first_size(order: int, problem: Problem, t: Array, y: Array, f: Array) -> Any:
-    """A size by the first two derivatives (Hairer, Nørsett and Wanner, section II.4)."""
+    """Returns a size by the first two derivatives (Hairer, Nørsett and Wanner, section II.4)."""
     t, y, f = (stop_gradient(x) for x in (t, y, f))
     length = el.abs(stop_gradient(problem.end) - t)
     scale = problem.atol + el.abs(y) * problem.rtol
@@ -102,7 +102,7 @@ def _first_size(order: int, problem: Problem, t: Array, y: Array, f: Array) -> A
 
 
 def propose(problem: Problem, s: State) -> tuple[Any, Any, Any, Any]:
-    """The size, the length with its sign, the end of the step to attempt, and whether it is too short to be made."""
+    """Returns the size, the length with its sign, the end of the step to attempt, and whether it is too short to be made."""
     t = stop_gradient(s.t)
     least = 10 * el.abs(el.nextafter(t, problem.direction * float("inf")) - t)
     size = el.where(s.rejected, s.size, el.clip(s.size, least, el.maximum(problem.max_step, least)))
@@ -116,7 +116,7 @@ def propose(problem: Problem, s: State) -> tuple[Any, Any, Any, Any]:
 
 
 def interpolate(method: Method, problem: Problem, s: State, t: Any) -> tuple[Any, int]:
-    """The solution at a time within the last accepted step, and the number of evaluations made for it."""
+    """Returns the solution at a time within the last accepted step, and the number of evaluations made for it."""
     terms, count = method.dense(problem, s)
     h = s.t - s.t_old
     x = el.where(h != 0, (t - s.t_old) / el.where(h != 0, h, 1), 0)

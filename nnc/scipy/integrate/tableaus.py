@@ -17,7 +17,7 @@ class Tableau:
 
     Attributes:
         name: SciPy's name.
-        order: of the error estimate.
+        order: the order of the error estimate.
         c: where each stage lies within the step.
         a: for each stage, the weights of those before it.
         b: the weights of the result.

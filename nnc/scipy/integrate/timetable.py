@@ -25,7 +25,7 @@ def advance(method: Method, problem: Problem, s: State, t: Any, checkpoint: Any 
 
 
 def reach(method: Method, problem: Problem, first: State, times: Array, checkpoint: Any = None) -> tuple[Array, State]:
-    """The solution at times, (m, n), and the state at the end of the interval.
+    """Returns the solution at times, (m, n), and the state at the end of the interval.
 
     After a failure the solution is NaN. A time beyond the ends by more than rounding errors, NaN, or before the one ahead of it
     counts as a failure.

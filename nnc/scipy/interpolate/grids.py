@@ -129,7 +129,7 @@ class RegularGridInterpolator:
         return reshape(total, (*lead, *self.values.spec.shape[len(self.grid) :]))
 
     def _points(self, xi: Any) -> Array:
-        """The points as one array, (..., n)."""
+        """Returns the points as one array, (..., n)."""
         n = len(self.grid)
         held = {"values": self.values, "points": self.grid[0]}
         if isinstance(xi, tuple):
@@ -152,7 +152,7 @@ def _check_method(method: Any) -> None:
 
 
 def _nodes(points: Array, x: Array, method: str) -> list[tuple[Any, Any]]:
-    """The indices of the lines beside each coordinate, and their weights."""
+    """Returns the indices of the lines beside each coordinate, and their weights."""
     sign = el.where(stop_gradient(points[0]) < stop_gradient(points[-1]), 1, -1)  # of a rising axis
     still, rising = stop_gradient(x), stop_gradient(points) * sign
     i = el.clip(searchsorted(rising, still * sign) - 1, 0, points.spec.size - 2)

@@ -149,7 +149,7 @@ def lu_solve(lu_and_piv: tuple[ArrayLike, ArrayLike], b: ArrayLike, trans: int =
 
 
 def _rows_of(packed: Array, pivots: Array) -> Array:
-    """The permutation that exchanges of rows, made one after the other, come to.
+    """Returns the permutation that exchanges of rows, made one after the other, come to.
 
     Raises:
         ShapeError: there are not as many exchanges as rows.
@@ -171,7 +171,7 @@ def _rows_of(packed: Array, pivots: Array) -> Array:
 
 
 def _in_order(x: Array, rows: Array) -> Array:
-    """The rows of `x` in another order; leading axes broadcast."""
+    """Returns the rows of `x` in another order; leading axes broadcast."""
     lead = broadcast_shapes(x.spec.shape[:-2], rows.spec.shape[:-1])
     shape = (*lead, *x.spec.shape[-2:])
     return take_along_axis(broadcast_to(x, shape), broadcast_to(rows[..., None], shape), axis=-2)
@@ -234,7 +234,9 @@ def qr(a: ArrayLike, *, mode: str = "full", pivoting: bool = False) -> Any:
 
 
 def _pivots(x: Array) -> Array:
-    """The order of columns in which each has the longest part outside the span of those before it (Businger and Golub, 1965)."""
+    """Returns the order of columns in which each has the longest part outside the span of those before it (Businger and Golub,
+    1965).
+    """
     m, n = x.spec.shape[-2:]
     places = arange(n, dtype=dtypes.int32)
 

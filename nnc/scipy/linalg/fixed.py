@@ -63,7 +63,7 @@ def invhilbert(n: int) -> Array:
 
 
 def _square(size: int, element: Callable[[int, int], int]) -> Array:
-    """The matrix of these elements, each an exact integer before it is rounded."""
+    """Returns the matrix of these elements, each an exact integer before it is rounded."""
     rows = [[float(element(i, j)) for j in range(size)] for i in range(size)]
     return asarray(np.array(rows, dtypes.DEFAULT_FLOAT).reshape(size, size))
 
@@ -131,7 +131,7 @@ def hadamard(n: int, dtype: DTypeLike = int) -> Array:
 
     Args:
         n: number of rows, a power of 2, known while tracing.
-        dtype: of the result.
+        dtype: the dtype of the result.
 
     Raises:
         ArgumentError: n is no power of 2.
@@ -156,7 +156,7 @@ def helmert(n: int, full: bool = False) -> Array:
 
     Args:
         n: number of columns, known while tracing.
-        full: return the first row as well, of which all elements are equal.
+        full: return the first row as well, whose elements are all equal.
 
     Returns:
         (n - 1, n), or (n, n) with `full`.
@@ -186,7 +186,7 @@ def dft(n: int, scale: str | None = None, *, dtype: DTypeLike = dtypes.complex64
     Args:
         n: number of rows, known while tracing.
         scale: None; "sqrtn" divides by the square root of n, so that the matrix is unitary; "n" divides by n.
-        dtype: of the result, complex.
+        dtype: the dtype of the result, complex.
 
     Raises:
         ArgumentError: n is negative, or there is no such scale.

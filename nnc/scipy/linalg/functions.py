@@ -192,7 +192,7 @@ def funm(A: ArrayLike, func: Callable[[Array], ArrayLike]) -> Array:  # noqa: N8
 
     Args:
         A: (..., n, n).
-        func: of complex arrays, element by element.
+        func: a function of complex arrays, element by element.
 
     Returns:
         (..., n, n), complex; `nnp.real` is the result where that is known to be real.

@@ -62,7 +62,7 @@ def eigh(a: ArrayLike, b: ArrayLike | None = None, lower: bool = True, eigvals_o
     Args:
         a: (..., n, n), Hermitian; one triangle is read.
         b: (..., n, n), Hermitian positive definite; None is the identity.
-        lower: which triangle of `a` is read.
+        lower: whether the lower triangle of `a` is read, instead of the upper one.
         eigvals_only: return the eigenvalues alone.
 
     Raises:
@@ -86,7 +86,7 @@ def eigh(a: ArrayLike, b: ArrayLike | None = None, lower: bool = True, eigvals_o
 
 
 def _hermitian(x: Array, lower: bool) -> Array:
-    """The Hermitian matrix of which one triangle of `x` is known."""
+    """Completes the Hermitian matrix of which `x` has one triangle."""
     half = keep(x, ew.greater if lower else ew.less)
     whole: Array = half + adjoint(half) + keep(x, ew.equal)
     return whole
@@ -107,7 +107,7 @@ def eigh_tridiagonal(
         eigvals_only: return the eigenvalues alone.
         select: "a" returns all of them, "i" the ones from the first to the last number of `select_range`, "v" the ones between its
             values. How many these are must be known, so "v" takes one matrix alone, and none that is being traced.
-        select_range: for "i" numbers from 0 to n - 1, both included; for "v" two values, of which the upper one is included.
+        select_range: for "i" numbers from 0 to n - 1, both included; for "v" two values; the upper one is included.
 
     Raises:
         LinAlgError: an element is NaN or infinite.
@@ -137,7 +137,7 @@ def eigh_tridiagonal(
 def _selection(
     select: str, select_range: tuple[float, float] | None, shape: tuple[int, ...]
 ) -> Callable[[Array], slice | Array]:
-    """The function from all eigenvalues to the index of those that are wanted.
+    """Returns the function from all eigenvalues to the index of those that are wanted.
 
     Raises:
         ArgumentError: there is no such choice.

@@ -37,7 +37,7 @@ def _vector(where: str, x: ArrayLike, name: str) -> Array:
 
 
 def _ends(where: str, c: ArrayLike, r: ArrayLike) -> tuple[Array, Array]:
-    """The first column and the row, of one dtype and with equal leading axes."""
+    """Returns the first column and the row, of one dtype and with equal leading axes."""
     column, row = promote(c, r, where=where)
     column, row = _vector(where, column, "c"), _vector(where, row, "r")
     if column.spec.shape[:-1] != row.spec.shape[:-1]:
@@ -120,7 +120,7 @@ def circulant(c: ArrayLike) -> Array:
 
 
 def _coefficients(where: str, a: ArrayLike) -> Array:
-    """The coefficients of polynomials, as floats.
+    """Returns the coefficients of polynomials, as floats.
 
     Raises:
         ShapeError: there are fewer than two.

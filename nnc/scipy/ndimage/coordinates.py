@@ -47,16 +47,16 @@ def map_coordinates(
 ) -> Array:  # fmt: skip
     """Returns the elements of an array at coordinates between its indices.
 
-    Modes are SciPy's, of which some differ from jax.scipy's: its "constant" is "grid-constant" here, its "wrap" is "grid-wrap".
+    Modes are SciPy's; some of them differ from jax.scipy's: its "constant" is "grid-constant" here, its "wrap" is "grid-wrap".
 
     Args:
         input: any shape.
         coordinates: (ndim, ...), or a sequence of one array for each axis, which broadcast: the places in units of indices. With
             order 1 they have a derivative.
         order: 0 takes the nearest element, 1 interpolates linearly.
-        mode: of coordinates outside of the array: "constant": `cval`; "grid-constant": the array is surrounded by `cval`;
-            "nearest": the element at the edge; "mirror": c b | a b c | b a; "reflect" and "grid-mirror": b a | a b c | c b;
-            "grid-wrap": b c | a b c | a b; "wrap": as that, but the last element coincides with the first.
+        mode: the treatment of coordinates outside of the array: "constant": `cval`; "grid-constant": the array is surrounded by
+            `cval`; "nearest": the element at the edge; "mirror": c b | a b c | b a; "reflect" and "grid-mirror": b a | a b c |
+            c b; "grid-wrap": b c | a b c | a b; "wrap": as that, but the last element coincides with the first.
         cval: the number outside.
 
     Returns:
@@ -136,7 +136,7 @@ def _folded(place: Array, n: int, repeats: bool) -> Array:
 
 
 def _nodes(place: Array, order: int) -> list[Node]:
-    """The indices beside a coordinate, and their weights."""
+    """Returns the indices beside a coordinate, and their weights."""
     if order == 0:
         return [(astype(el.floor(stop_gradient(place) + 0.5), dtypes.int64), 1)]
     low = el.floor(stop_gradient(place))

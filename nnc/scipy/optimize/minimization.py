@@ -71,7 +71,7 @@ def minimize(
         args: further arguments of fun, a tuple.
         method: "BFGS" keeps an (n, n) matrix (Nocedal and Wright, "Numerical optimization", 2006, algorithm 6.1); "L-BFGS" keeps
             the last steps (algorithm 7.4).
-        tol: of the gradient, for the option gtol; of L-BFGS, for ftol, too.
+        tol: the tolerance for the gradient, which sets the option gtol; for L-BFGS also ftol.
         options: gtol (1e-5): largest norm of the gradient at the minimum; norm (infinity): the order of that norm; maxiter: largest
             number of iterations (BFGS: 200 n, L-BFGS: 15000); line_search_maxiter (20): most evaluations for one step; of L-BFGS,
             maxcor (10): how many steps are kept, and ftol (2.2e-9): smallest decrease, relative to max(|f|, 1).
@@ -188,7 +188,7 @@ def _bfgs(n: int) -> _Method:
 
 
 def _lbfgs(memory: int, n: int) -> _Method:
-    """The last steps and changes of the gradient, oldest first, 1 / ⟨step, change⟩ of each, and the size of the last."""
+    """Returns the last steps and changes of the gradient, oldest first, 1 / ⟨step, change⟩ of each, and the size of the last."""
     if not memory:
         raise user_error(ArgumentError, "minimize", "maxcor is 0.", fix="keep one step or more; 10 is usual.")
 

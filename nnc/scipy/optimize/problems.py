@@ -71,7 +71,7 @@ class Problem:
     dtype: dtypes.DType  # of the vector
 
     def call(self, x: Array) -> Any:
-        """The function's result at a vector."""
+        """Returns the function's result at a vector."""
         return call_function(
             self.fun,
             (self.build(x), *self.args),
@@ -80,7 +80,7 @@ class Problem:
         )
 
     def build(self, x: Array) -> Any:
-        """The pytree of a vector's parts."""
+        """Returns the pytree of a vector's parts."""
         parts, start = [], 0
         for spec in self.specs:
             parts.append(reshape(x[start : start + spec.size], spec.shape))
@@ -88,11 +88,11 @@ class Problem:
         return self.shape.build(parts)
 
     def ravel(self, leaves: Sequence[Any]) -> Array:
-        """The vector of leaves."""
+        """Returns the vector of leaves."""
         return concatenate([astype(reshape(x, (-1,)), self.dtype) for x in leaves])
 
     def scalar(self, x: Array) -> Array:
-        """The value of a function that is minimised.
+        """Returns the value of a function that is minimised.
 
         Raises:
             ShapeError: it is no scalar.
@@ -105,7 +105,7 @@ class Problem:
         return astype(value, self.dtype)
 
     def vector(self, x: Array) -> Array:
-        """The value of a function whose root is wanted.
+        """Returns the value of a function whose root is wanted.
 
         Raises:
             TreeError, ShapeError: it is not like x.
@@ -165,7 +165,7 @@ SOLVER: Solver = dense
 
 
 def read_options(where: str, options: Mapping[str, Any] | None, defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """The options with their defaults.
+    """Returns the options with their defaults.
 
     Raises:
         ArgumentError: there is no such option.
@@ -179,5 +179,5 @@ def read_options(where: str, options: Mapping[str, Any] | None, defaults: Mappin
 
 
 def integer(value: Any) -> Array:
-    """An int32 scalar."""
+    """Returns an int32 scalar."""
     return asarray(np.asarray(value, np.int32))

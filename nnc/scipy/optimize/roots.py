@@ -155,7 +155,7 @@ def _norms(jac: Array) -> Array:
 
 
 def _dogleg(jac: Array, f: Array, scale: Array, radius: Array) -> Array:
-    """The step of scaled length `radius` or less that goes down the gradient and then towards Newton's point."""
+    """Returns the step of scaled length `radius` or less that goes down the gradient and then towards Newton's point."""
     scaled = jac / scale
     newton = -solve_factored(factorise(scaled), f)
     slope = -la.matmul(f, scaled)
@@ -188,7 +188,7 @@ def factorise(x: Array) -> tuple[Array, Array, Array]:
 
 
 def solve_factored(factors: tuple[Array, Array, Array], b: Array) -> Array:
-    """The solution of the system of a factorised matrix: long where it is singular."""
+    """Returns the solution of the system of a factorised matrix: long where it is singular."""
     lower, upper, rows = factors
     y = la.solve_triangular(lower, take(b, rows), lower=True, unit_diagonal=True)
     return la.solve_triangular(upper, y, lower=False)

@@ -56,7 +56,7 @@ def _operands(
 
 
 def _margins(n: int, mode: str) -> tuple[int, int]:
-    """The numbers of elements put before and behind the first operand, for n elements of the second."""
+    """Returns the numbers of elements put before and behind the first operand, for n elements of the second."""
     return {"full": (n - 1, n - 1), "same": (n // 2, (n - 1) // 2), "valid": (0, 0)}[mode]
 
 
@@ -158,7 +158,7 @@ def _convolve2d(
 def convolve2d(
     in1: ArrayLike, in2: ArrayLike, mode: str = "full", boundary: str = "fill", fillvalue: ArrayLike = 0
 ) -> Array:
-    """Returns the convolution of two matrices, the first of which is continued beyond its edges.
+    """Returns the convolution of two matrices; the first one is continued beyond its edges.
 
     Args:
         in1: (m, n).
@@ -183,7 +183,7 @@ def convolve2d(
 def correlate2d(
     in1: ArrayLike, in2: ArrayLike, mode: str = "full", boundary: str = "fill", fillvalue: ArrayLike = 0
 ) -> Array:
-    """Returns the correlation of two matrices, the first of which is continued beyond its edges.
+    """Returns the correlation of two matrices; the first one is continued beyond its edges.
 
     Args:
         in1: (m, n).
@@ -209,7 +209,7 @@ def correlate2d(
 
 
 def _fast_size(n: int) -> int:
-    """The smallest product of 2, 3 and 5 from n on."""
+    """Returns the smallest product of 2, 3 and 5 from n on."""
     best = 1 << max(n - 1, 0).bit_length()
     five = 1
     while five < best:

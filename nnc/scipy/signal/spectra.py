@@ -92,12 +92,12 @@ def _segments(
 
 
 def _places(count: int, seg: _Segments) -> np.ndarray[Any, Any]:
-    """The positions of the samples of each segment."""
+    """Returns the positions of the samples of each segment."""
     return np.arange(count)[:, None] * seg.step + np.arange(seg.size)
 
 
 def _transformed(x: Array, seg: _Segments, detrend: Any, onesided: bool) -> Array:
-    """The transforms of all segments, (..., segments, frequencies)."""
+    """Returns the transforms of all segments, (..., segments, frequencies)."""
     count = (x.spec.shape[-1] - seg.size) // seg.step + 1
     parts = x[..., as_value(_places(count, seg))]
     if callable(detrend):
@@ -114,7 +114,7 @@ def _frequencies(seg: _Segments, fs: Any, onesided: bool, dtype: dtypes.DType) -
 
 
 def _scale(where: str, scaling: str, names: tuple[str, str], window: Array, fs: Any) -> Array:
-    """The factor of a power; `names` are those of a density and of a spectrum."""
+    """Returns the factor of a power; `names` are those of a density and of a spectrum."""
     check_choice(where, "scaling", scaling, names)
     return 1.0 / (fs * sum_(window * window)) if scaling == names[0] else 1.0 / el.square(sum_(window))
 
@@ -136,7 +136,7 @@ def _check_onesided(where: str, onesided: bool, *signals: Array) -> None:
 
 
 def _extended(x: Array, count: int, how: str) -> Array:
-    """The signal with `count` samples more at both ends of the last axis."""
+    """Returns the signal with `count` samples more at both ends of the last axis."""
     if not count:
         return x
     first, last = x[..., :1], x[..., -1:]
@@ -388,7 +388,7 @@ def _welch(
 
 
 def _median(power: Array) -> Array:
-    """The median over segments, divided by its expectation for the exponential distribution of mean 1."""
+    """Returns the median over segments, divided by its expectation for the exponential distribution of mean 1."""
     count = power.spec.shape[-2]
     k = 2 * np.arange(1.0, (count - 1) // 2 + 1)
     bias = 1 + float(np.sum(1 / (k + 1) - 1 / k))

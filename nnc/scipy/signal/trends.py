@@ -55,7 +55,7 @@ def detrend(data: ArrayLike, axis: int = -1, type: str = "linear", bp: Any = 0) 
 
 
 def _without_line(x: Array) -> Array:
-    """The part of rows that is orthogonal to lines."""
+    """Returns the part of rows that is orthogonal to lines."""
     n = x.spec.shape[-1]
     lines = np.stack([np.ones(n), np.arange(n) - (n - 1) / 2], axis=1)  # orthogonal to each other
     sizes = np.linalg.norm(lines, axis=0)

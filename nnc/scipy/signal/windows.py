@@ -22,7 +22,7 @@ NDArray = np.ndarray[Any, Any]
 
 
 def _cosines(*weights: float) -> Callable[[int], NDArray]:
-    """A sum of cosines, of alternating signs as they are written in books."""
+    """Returns a sum of cosines, of alternating signs as they are written in books."""
 
     def window(n: int) -> NDArray:
         angle = np.linspace(-math.pi, math.pi, n)
@@ -92,7 +92,7 @@ _NEEDS = {"gaussian": 1, "general_cosine": 1, "general_gaussian": 2, "general_ha
 
 
 def make_window(where: str, window: Any, n: int, periodic: bool) -> NDArray:
-    """The values of a named window in float64.
+    """Returns the values of a named window in float64.
 
     Raises:
         ArgumentError: there is no such window, or its parameters are missing.
@@ -127,7 +127,7 @@ def get_window(window: Any, Nx: int, fftbins: bool = True, *, dtype: DTypeLike |
             ("general_hamming", alpha), ("kaiser", beta), ("tukey", alpha). A number is the beta of "kaiser".
         Nx: number of points.
         fftbins: one period, for spectra; False makes the window symmetric. Names that end in _periodic or _symmetric say so.
-        dtype: of the result, float32 by default.
+        dtype: the dtype of the result, float32 by default.
 
     Raises:
         ArgumentError: there is no such window, or its parameters are missing.

@@ -67,7 +67,7 @@ def rel_entr(p: ArrayLike, q: ArrayLike, /) -> Array:
 
 
 def _kl_div(p: Array, q: Array) -> Array:
-    """Near p = q as q g((p - q) / q) with g(μ) = (1 + μ) log(1 + μ) - μ, of which μ² is split off."""
+    """Near p = q as q g((p - q) / q) with g(μ) = (1 + μ) log(1 + μ) - μ, from which μ² is split off."""
     relative = _rel_entr(p, q)
     finite = el.logical_and(abs(relative) < math.inf, el.logical_and(p < math.inf, q < math.inf))
     near = el.logical_and(el.logical_and(finite, p > 0), abs(keep(finite, p, 0.0) - keep(finite, q, 1.0)) < 0.5 * q)

@@ -31,7 +31,7 @@ _FRACTION = tuple(0.5 * k for k in range(20, 0, -1))  # 20 terms, which |z| > 7 
 _HUGE = 1e8  # from where w(z) is i / (√π z) to the last digit
 _ROOT_PI = math.sqrt(math.pi)
 _END, _FINITE = 1e18, 1e300  # up to which products have exact rounding errors, and which keeps infinities out of ratios
-_UPPER_END, _LOWER_END = 4.0, 0.1  # y from which the continued fraction converges so fast; the latter from x = 7 on
+_UPPER_END, _LOWER_END = 4.0, 0.1  # y from which the continued fraction converges so fast: for all x, and for x >= 7
 
 Parts = tuple[Array, Array]  # real and imaginary
 
@@ -145,7 +145,7 @@ def _mirrored(x: Array, y: Array) -> Parts:
 
 
 def _joined(z: Array, upper: Parts, lower: Parts, odd: int) -> Array:
-    """The value in the half plane of z, mirrored where x < 0: the part of that index changes its sign."""
+    """Returns the value in the half plane of z, mirrored where x < 0: the part of that index changes its sign."""
     x, y = el.real(z), el.imag(z)
     parts = list(_choose(y < 0, lower, upper))
     parts[odd] = el.where(x < 0, -parts[odd], parts[odd])

@@ -94,7 +94,7 @@ def _beta_at_zero(a: Array, b: Array) -> Array:
 
 @custom_jvp
 def _beta_elsewhere(a: Array, b: Array) -> Array:
-    """The quotient of gamma functions while it is finite, then the exponential of its logarithm."""
+    """Returns the quotient of gamma functions while it is finite, then the exponential of its logarithm."""
     total = a + b
     direct = el.logical_and(el.logical_and(abs(a) < _LARGE, abs(b) < _LARGE), abs(total) < _LARGE)
     regular = ~el.logical_or(*map(_is_pole, (a, b)))

@@ -22,7 +22,7 @@ __all__ = ["hyp1f1", "hyp2f1"]
 
 _FAR = 600.0  # below -600 e^x M(b - a, b, -x) has no floats left
 _MOST = 4000  # terms
-_TAYLOR = 60  # terms, of which each is half the last one
+_TAYLOR = 60  # terms, where each is half the last one
 _SMALL = 1e-20  # of the sum; the derivatives' terms are not much larger
 
 

@@ -79,7 +79,9 @@ def _factor(a: Array, b: Array, x: Array, gap: Array) -> Array:
 
 
 def _fraction(a: Array, b: Array, x: Array, gap: Array) -> Array:
-    """The continued fraction of I_x(a, b) B(a, b) / (x^a (1 - x)^b) (Didonato and Morris, equation 9), from its last term."""
+    """Returns the continued fraction of I_x(a, b) B(a, b) / (x^a (1 - x)^b) (Didonato and Morris, equation 9), from its last
+    term.
+    """
     y = 1 - x
     root = el.sqrt(el.where(a < b, a, b))
     spread = a * y  # of a small b the fraction converges the more slowly, the nearer x is to 1
@@ -132,7 +134,7 @@ def _inside(a: Array, b: Array, x: Array) -> Array:
 
 
 def _both(a: Array, b: Array, x: Array) -> tuple[Array, Array]:
-    """The function and 1 less it, of which the smaller one is computed, mostly."""
+    """Returns the function and 1 less it; mostly the smaller one is computed."""
     inside = _inside(a, b, x)
     c, d, z = keep(inside, a, 1.0), keep(inside, b, 1.0), keep(inside, x, 0.5)
     endless = el.logical_and(c > _ENDLESS, d > _ENDLESS)

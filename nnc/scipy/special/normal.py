@@ -104,7 +104,7 @@ def _log_ndtr(x: Array) -> Array:
 
 
 def _density_ratio(x: Array) -> Array:
-    """The density divided by the probability; in the left tail, where both underflow, by the scaled complement.
+    """Returns the density divided by the probability; in the left tail, where both underflow, by the scaled complement.
 
     From -10 on down by the asymptotic series, in whose derivatives nothing cancels.
     """

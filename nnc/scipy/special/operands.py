@@ -9,7 +9,7 @@ from nnc.numpy.operands import static_int
 
 
 def order_of(where: str, n: Any, name: str = "n") -> int:
-    """A static order of 0 or more.
+    """Returns a static order of 0 or more.
 
     Raises:
         ArgumentError: it is negative.

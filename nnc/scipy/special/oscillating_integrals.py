@@ -180,7 +180,7 @@ _FAR = tuple(math.prod(range(1, 2 * k, 2)) / 2.0**k for k in range(14))  # (2k -
 
 
 def _sampled(x: Array, n: int) -> Array:
-    """The sum over odd k of dⁿ exp(-d²) / (√π k), where d = x - k h, for even n; it is Dawson's function for n = 0.
+    """Returns the sum over odd k of dⁿ exp(-d²) / (√π k), where d = x - k h, for even n; it is Dawson's function for n = 0.
 
     Rybicki, "Dawson's integral and the sampling theorem" (1989). The derivative is (n · sum n - 2 · sum n + 2) / x: since
     1 / k = (h + d / k) / x, sums of odd powers are those of the next even ones, divided by x.
@@ -205,7 +205,7 @@ def _sampled(x: Array, n: int) -> Array:
 
 
 def _dawsn(x: Array) -> Array:
-    """A power series below ½, a sum of samples, and the asymptotic series from 12 on."""
+    """Returns a power series below ½, a sum of samples, and the asymptotic series from 12 on."""
     near, far = abs(x) < 0.5, abs(x) > 12
     small = keep(near, x, 0.0)
     middle = keep(~(near | far), x, 1.0)

@@ -179,7 +179,7 @@ def polygamma(n: ArrayLike, x: ArrayLike, /) -> Array:
 
 @spelled
 def bernoulli(n: int) -> Array:
-    """Returns Bernoulli's numbers B0 to Bn, of which B1 is -½.
+    """Returns Bernoulli's numbers B0 to Bn, with B1 = -½.
 
     Args:
         n: an integer of 0 or more, static.

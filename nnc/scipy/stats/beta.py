@@ -22,7 +22,7 @@ def _log_density(y: Array, a: Array, b: Array) -> Array:
 
 
 def _of_large(y: Array, a: Array, b: Array) -> Array:
-    """The probability of a successes among a + b trials, times a b / ((a + b) y (1 − y))."""
+    """Returns the probability of a successes among a + b trials, times a b / ((a + b) y (1 − y))."""
     return log_binomial(a, b, y) + el.log(a) - el.log1p(a / b) - el.log(y) - el.log1p(-y)
 
 

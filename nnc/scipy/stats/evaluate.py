@@ -60,7 +60,7 @@ class Support:
     """The closed interval outside which a density is 0. Infinities lie outside.
 
     Args:
-        lower: of standardised numbers.
+        lower: the lower end, in standardised numbers.
         upper: the other end.
         inside: a number within, where formulas and their derivatives are finite.
     """
@@ -70,7 +70,7 @@ class Support:
     inside: float = 0.5
 
     def within(self, *shapes: Array) -> Array | float:
-        """A number inside the support."""
+        """Returns a number inside the support."""
         return self.inside
 
     def outside(self, y: Array, *shapes: Array) -> tuple[Array, Array]:
@@ -91,7 +91,7 @@ def positive(*shapes: Array) -> Array:
 
 
 def every(*conditions: Array) -> Array:
-    """The logical and of one or more conditions."""
+    """Returns the logical and of one or more conditions."""
     result, *others = conditions
     for condition in others:
         result = el.logical_and(result, condition)
@@ -101,7 +101,7 @@ def every(*conditions: Array) -> Array:
 def read(
     where: str, operands: Operands, *, wide: bool = False, elementwise: bool = True
 ) -> tuple[list[Array], Callable[[Array], Array]]:
-    """The operands in one real dtype, and the function that gives results the operands' dtype.
+    """Returns the operands in one real dtype, and the function that gives results the operands' dtype.
 
     Args:
         where: name of the public function, for errors.
@@ -128,7 +128,7 @@ def read(
 
 
 def of_q(q: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Operands:
-    """The operands of a quantile without shape parameters."""
+    """Returns the operands of a quantile without shape parameters."""
     return q, loc, scale
 
 
@@ -214,7 +214,7 @@ class Continuous(Family[P]):
     """A family of densities. Formulas are of y = (x − loc) / scale and the shape parameters.
 
     Args:
-        support: of y.
+        support: the support of y.
     """
 
     support: Support = LINE

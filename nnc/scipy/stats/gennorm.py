@@ -22,7 +22,7 @@ def _log_density(y: Array, beta: Array) -> Array:
 
 
 def _tail(y: Array, beta: Array) -> Array:
-    """The probability of numbers beyond y, on its side of 0."""
+    """Returns the probability of numbers beyond y, on its side of 0."""
     return gammaincc(1 / beta, _power(y, beta)) / 2
 
 

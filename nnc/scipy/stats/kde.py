@@ -246,7 +246,7 @@ class gaussian_kde:  # noqa: N801  (SciPy's name)
 
         Args:
             key: a key that is used for nothing else.
-            shape: of the samples.
+            shape: the shape of the samples.
 
         Returns:
             (d, *shape).

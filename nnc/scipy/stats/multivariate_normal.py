@@ -107,7 +107,7 @@ def _solve(where: str, factor: Array, d: Array) -> Array:
 
 
 def _of_subspace(d: Array, cov: Array, *, is_log: bool) -> Array:
-    """The density by eigenvalues; those that are 0 but for rounding are left out, by SciPy's bounds."""
+    """Returns the density by eigenvalues; those that are 0 but for rounding are left out, by SciPy's bounds."""
     values, vectors = la.eigh(cov)
     info = finfo(cov.spec.dtype)
     least = (1e6 if info.bits == 64 else 1e3) * float(info.eps) * red.max(el.abs(values), axis=-1, keepdims=True)

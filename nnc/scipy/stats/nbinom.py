@@ -17,7 +17,7 @@ def _valid(n: Array, p: Array) -> Array:
 
 
 def _log_mass(k: Array, n: Array, p: Array) -> Array:
-    """The probability of n successes among n + k trials, times n / (n + k), as the last one is a success."""
+    """Returns the probability of n successes among n + k trials, times n / (n + k), as the last one is a success."""
     some = k > 0
     failures = el.where(some, k, 1)
     result = log_binomial(n, failures, p) - el.log1p(failures / n)

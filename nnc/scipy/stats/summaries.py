@@ -53,7 +53,7 @@ def _check_policy(where: str, nan_policy: str) -> None:
 
 
 def _last_axis(where: str, a: ArrayLike, axis: int | None) -> tuple[Array, int | None]:
-    """The data with the axis in question at the end, and that axis; None for flattened data."""
+    """Returns the data with the axis in question at the end, and that axis; None for flattened data."""
     x = atleast_1d(to_value(a, where, "a"))
     if axis is None:
         return ravel(x), None
@@ -154,7 +154,7 @@ def rankdata(a: ArrayLike, method: str = "average", *, axis: int | None = None, 
 
 
 def _ranks(ordered: Array, method: str) -> Array:
-    """The ranks of sorted elements."""
+    """Returns the ranks of sorted elements."""
     n = ordered.spec.shape[-1]
     index, starts = np.arange(n), _starts(ordered)
     if method == "ordinal":

@@ -34,7 +34,7 @@ def _log_density(y: Array, df: Array) -> Array:
 
 
 def _tail(y: Array, df: Array) -> Array:
-    """The probability of numbers beyond y, on its side of 0."""
+    """Returns the probability of numbers beyond y, on its side of 0."""
     is_normal = el.equal(df, math.inf)
     half = el.where(is_normal, 1, df) / 2
     z = y / el.sqrt(2 * half)

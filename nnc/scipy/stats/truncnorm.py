@@ -25,7 +25,7 @@ class _Interval(Support):
     ends: bool = True
 
     def within(self, *shapes: Array) -> Array:
-        """The middle of the interval, or a number that is 1 from its finite end."""
+        """Returns the middle of the interval, or a number that is 1 from its finite end."""
         a, b = shapes
         has_a, has_b = a > -math.inf, b < math.inf
         finite_a, finite_b = el.where(has_a, a, 0), el.where(has_b, b, 0)

@@ -30,7 +30,7 @@ def _log_density(y: Array, c: Array) -> Array:
 
 
 def _tail(y: Array, c: Array) -> Array:
-    """The probability between 0 and the nearer of y and its mirror image 2π − y."""
+    """Returns the probability between 0 and the nearer of y and its mirror image 2π − y."""
     half = el.where(y < math.pi, y, 2 * math.pi - y) / 2
     return el.arctan2((1 + c) * el.sin(half), (1 - c) * el.cos(half)) / math.pi
 
@@ -44,7 +44,7 @@ def _sf(y: Array, c: Array) -> Array:
 
 
 def _angle(q: Array, c: Array) -> Array:
-    """The angle beside 0 up to which lies the smaller of the probabilities q and 1 − q."""
+    """Returns the angle beside 0 up to which lies the smaller of the probabilities q and 1 − q."""
     angle = math.pi * el.where(q < 0.5, q, 1 - q)
     return 2 * el.arctan2((1 - c) * el.sin(angle), (1 + c) * el.cos(angle))
 

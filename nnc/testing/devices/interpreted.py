@@ -22,13 +22,12 @@ from nnc.testing.devices.sim.kernels import Extent, Work
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """The part that an array has in a launch.
+    """An array of a launch, and how the kernel uses it.
 
     Attributes:
-        name: for messages.
-        operand: the array.
-        is_filled: whether its elements are known when the launch begins.
-        is_result: whether all its elements must be known when the launch ends.
+        name: the array's name in messages.
+        is_filled: whether the array's elements are known when the launch begins.
+        is_result: whether the kernel must have written all elements when the launch ends.
     """
 
     name: str
@@ -39,17 +38,15 @@ class Role:
 
 @dataclass(frozen=True, slots=True)
 class PtxKernel:
-    """A function of PTX, with the arrays that it is launched on.
+    """A function of PTX, and the arrays that it is launched on.
 
     Attributes:
-        entry: the function.
-        name: for messages.
-        operands: the arrays, in the order of its parameters.
-        finish: is called when the launch is done, with the arrays.
-        source: the user's line.
-        grid: how many blocks of threads, along x, y and z.
-        block: how many threads of a block.
-        shared: bytes of shared memory, beside the function's own variables.
+        name: the kernel's name in messages.
+        operands: the arrays, in the order of the function's parameters.
+        finish: called with the arrays when the launch is done.
+        grid: the number of blocks along x, y and z.
+        block: the number of threads of a block along x, y and z.
+        shared: bytes of shared memory beside the function's own variables.
     """
 
     entry: Entry
@@ -62,21 +59,11 @@ class PtxKernel:
     shared: int = 0
 
     def sized(self, grid: Extent, block: Extent, shared: int) -> PtxKernel:
-        """The kernel for a launch of this size.
-
-        Args:
-            grid: how many blocks of threads, along x, y and z.
-            block: how many threads of a block.
-            shared: bytes of shared memory.
-        """
+        """Returns the kernel for a launch of this size."""
         return replace(self, grid=grid, block=block, shared=shared)
 
     def bind(self, pool: SimPool, addresses: Sequence[int]) -> Work:
-        """The work for these addresses, and the bytes that it uses.
-
-        Args:
-            pool: the memory of the device.
-            addresses: of the operands.
+        """Returns the work of a launch on operands at these addresses, and the bytes that it uses.
 
         Raises:
             DeviceError: an operand does not lie within one block of memory.
@@ -113,7 +100,7 @@ class PtxKernel:
 
 
 def _region(role: Role, address: int, use: Use) -> Region:
-    """The memory of an array, for the interpreter."""
+    """Returns the memory of an array, for the interpreter."""
     data = use.lease.bytes[use.first : use.end]
     filled = None if role.is_filled else np.zeros(data.nbytes, bool)
     return Region(role.name, address + role.operand.first, data, filled, role.operand.writes)
@@ -123,8 +110,8 @@ class PtxDevice(SimDevice):
     """A simulated device that interprets PTX.
 
     Args:
-        name: "ptx:0", say.
-        seed: of the order in which streams run.
+        name: the device's name, such as "ptx:0".
+        seed: seeds the order in which streams run.
 
     Attributes:
         target: the processor that kernels are printed for.
@@ -136,10 +123,7 @@ class PtxDevice(SimDevice):
         super().__init__(name, seed)
 
     def load(self, code: str) -> Mapping[str, Any]:
-        """The functions of a module, by name.
-
-        Args:
-            code: PTX.
+        """Loads a module of PTX; returns its functions by name.
 
         Raises:
             DeviceError: the interpreter does not know an instruction.

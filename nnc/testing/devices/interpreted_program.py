@@ -27,9 +27,7 @@ class InterpretedModule(SimModule):
     """The kernels of a program on a device that interprets PTX.
 
     Args:
-        program: was lowered for the device.
-        device: runs it.
-        effects: memory that stands for effects and tapes.
+        effects: the memory that stands for effects and tapes.
     """
 
     def __init__(self, program: Program, device: PtxDevice, effects: DeviceMemory) -> None:
@@ -48,12 +46,7 @@ class InterpretedModule(SimModule):
             return self._interpreter.load(compiler.assemble([*kernels.values()], self._interpreter.target))
 
     def handles(self, step: Step, launches: Launches) -> list[int]:
-        """The handles of the launches of a step.
-
-        Args:
-            step: one of `launches.kernels`.
-            launches: of the program.
-        """
+        """Returns the handles of the launches of a step."""
         kernel = self._program.printed.get(id(step))
         if kernel is None:
             return super().handles(step, launches)
@@ -61,7 +54,7 @@ class InterpretedModule(SimModule):
         return [add(self._launched(step, kernel, number, name)) for number in range(len(kernel.launches))]
 
     def _launched(self, step: Step, kernel: DeviceKernel, number: int, name: str) -> PtxKernel:
-        """A launch of a step."""
+        """Returns a launch of a step."""
         launch, operands = kernel.launches[number], operands_of(step)
         if kernel.may_fail:
             operands.append(_STATUS)
@@ -98,12 +91,12 @@ class InterpretedModule(SimModule):
 
 
 def _results(step: Step) -> int:
-    """The number of outputs of a step that are results: behind them may lie a workspace."""
+    """Returns the number of outputs of a step that are results: behind them may lie a workspace."""
     return len(step.graphs[0].outputs) if step.graphs else step.command.outputs or len(step.outputs)
 
 
 def _name(step: Step, number: int) -> str:
-    """An operand of a step in words."""
+    """Returns an operand of a step in words."""
     count = len(step.inputs)
     if number < count:
         return f"input {number}"

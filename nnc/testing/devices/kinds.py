@@ -30,7 +30,7 @@ Example:
 
 
 def _simulated() -> Target:
-    """A processor whose work is queued as that of a graphics processor."""
+    """Returns a processor whose work is queued as that of a graphics processor."""
     return replace(cpu_target(), schedule=gpu_target().schedule)
 
 

@@ -25,9 +25,7 @@ class SimModule:
     """The kernels of a program on a simulated device.
 
     Args:
-        program: was lowered for the device.
-        device: runs it.
-        effects: memory that stands for effects and tapes.
+        effects: the memory that stands for effects and tapes.
     """
 
     def __init__(self, program: Program, device: SimDevice, effects: DeviceMemory) -> None:
@@ -39,21 +37,11 @@ class SimModule:
         self._tapes = Tapes(program)
 
     def handles(self, step: Step, launches: Launches) -> list[int]:
-        """The handles of the launches of a step.
-
-        Args:
-            step: one of `launches.kernels`.
-            launches: of the program.
-        """
+        """Returns the handles of the launches of a step."""
         return [self._device.driver.add_kernel(self._kernel(step, launches))]
 
     def name_of(self, step: Step, launches: Launches) -> str:
-        """A step in words.
-
-        Args:
-            step: of the program.
-            launches: of the program.
-        """
+        """Describes a step in words."""
         number = next((i for i, each in enumerate(launches.steps) if each is step), None)
         where = step.command.name if number is None else f"step {number} ({step.command.name})"
         return f"{where} of {self._program.bound.name}"
@@ -79,20 +67,11 @@ class SimModule:
         )
 
     def can_be_captured(self, launches: Launches) -> bool:
-        """Whether the program can be launched as a captured graph: steps that run from Python can be.
-
-        Args:
-            launches: of the program.
-        """
+        """Whether the program can be launched as a captured graph: steps that run from Python can be."""
         return launches.can_be_captured
 
     def begin(self, memories: Sequence[DeviceMemory], statuses: DeviceMemory) -> None:
-        """Queues the beginning of a call: errors and elements of the last one are forgotten.
-
-        Args:
-            memories: which the calls use in turn.
-            statuses: status words, which are set to 0.
-        """
+        """Queues the beginning of a call: clears errors and elements of the last one, and sets the status words to 0."""
         for memory in memories:
             _lease(memory).uses.empty()
 
@@ -105,22 +84,11 @@ class SimModule:
         self._device.stream.launch(f"{self._program.bound.name} begins", forget, words)
 
     def finish(self, inputs: Sequence[DeviceMemory], results: Sequence[DeviceMemory]) -> None:
-        """Queues the end of a call: tapes drop their elements.
-
-        Args:
-            inputs: of the call.
-            results: memory that the call writes, which holds the errors of the work on it.
-        """
+        """Queues the end of a call: tapes drop their elements, and `results` hold the errors of the work on them."""
         self._device.stream.launch(f"{self._program.bound.name} ends", self._tapes.clear, [])
 
     def copy(self, view: View, source: DeviceMemory, target: DeviceMemory) -> None:
-        """Queues a copy of a part of some memory.
-
-        Args:
-            view: the part.
-            source: holds it.
-            target: as large as the part.
-        """
+        """Queues a copy of a part of some memory; `target` is as large as the part."""
         old, new = _lease(source), _lease(target)
 
         def copy() -> None:
@@ -131,11 +99,7 @@ class SimModule:
 
 
 def operands_of(step: Step) -> list[Operand]:
-    """The operands of a step: its inputs, then its outputs.
-
-    Args:
-        step: of a program.
-    """
+    """Returns the operands of a step: its inputs, then its outputs."""
     return [*(_operand(view, False) for view in step.inputs), *(_operand(view, True) for view in step.outputs)]
 
 

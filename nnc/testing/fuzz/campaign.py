@@ -67,13 +67,13 @@ def run(
     """Generates programs and compares their results in all modes with references.
 
     Args:
-        seconds: for how long; with `programs`, whichever ends first.
+        seconds: how long to run; with `programs`, the limit that is reached first counts.
         programs: how many.
-        seed: of all that is drawn.
+        seed: the seed of all that is drawn.
         modes: names of the modes to run in; all by default.
         commands: names of commands or functions that programs begin with; all by default, in turn.
         imports: names of modules that register commands of their own.
-        isolated: runs programs in a process of their own, so that a crash is a finding.
+        isolated: whether programs run in a process of their own, so that a crash is a finding.
         findings: after how many findings to stop.
         shrinking: seconds to make a finding smaller.
         tell: takes each finding, as the source of a test.
@@ -230,7 +230,7 @@ class Process:
         other.close()
 
     def receive(self, seconds: float) -> Any:
-        """The next message.
+        """Waits for the next message.
 
         Raises:
             EOFError: the process has died.

@@ -25,7 +25,7 @@ from nnc.testing.fuzz.subject import NDArray, Subject, execute, run_leaves
 _MARGIN = 16.0  # times the largest of a few random errors: the worst error of all is no larger
 _ROUNDS = (range(4), range(4, 16))
 _NOT_FITTING = "does not fit into"
-_UNITS = 8.0  # units in the last place that are never held against a result
+_UNITS = 8.0  # units in the last place by which a result may always differ
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ def of_spec(g: Any, spec: TensorSpec, fallback: str, own: Sequence[str]) -> str:
 def body(
     g: Any, values: Sequence[Any], carried: int, extra: int
 ) -> tuple[list[str], tuple[Step, ...], list[str], list[str]]:
-    """A function of `values`, of which it returns the first `carried` anew, and `extra` others."""
+    """A function of `values` that returns new values for the first `carried` of them, and `extra` others."""
     params, steps = grown(g, values)
     own = [*params, *(name for step in steps for name in step.defines)]
     after = [of_spec(g, g.scope[name].spec, name, own) for name in params[:carried]]

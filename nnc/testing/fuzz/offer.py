@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from nnc.graph import TensorSpec
 from nnc.testing.fuzz.program import Code, Ref
 
-SORTED = ("bins", "xp", "steps")  # parameters of which only sorted values have a meaning
+SORTED = ("bins", "xp", "steps")  # parameters whose values must be sorted
 Settings = tuple[tuple[str, Any], ...]
 Call = tuple[str, tuple[Any, ...], Settings]  # the callee, its operands, its settings
 

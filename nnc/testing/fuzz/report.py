@@ -33,7 +33,7 @@ class Report:
     """Counts of a run, and its findings as tests.
 
     Args:
-        seed: of the first program.
+        seed: the seed of the first program.
         programs: how many ran.
         checks: by mode, how often programs were compared.
         commands: how often each ran.

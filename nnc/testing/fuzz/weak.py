@@ -28,8 +28,8 @@ _LIMITS = {
 
 
 def draw_numbers(rng: random.Random, whole: bool) -> tuple[Any, Any, Any]:
-    """Three numbers of one type, the first of which is a plain one: others may not fit into a dtype. NumPy's float64 is a
-    Python number by its class.
+    """Three numbers of one type; the first is a plain one, as others may not fit into a dtype. NumPy's float64 is a Python
+    number by its class.
     """
     if not whole:
         numbers = rng.sample(_FLOATS, 3)

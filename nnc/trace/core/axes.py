@@ -5,8 +5,8 @@ their operands do; `psum` and its kind make a result that does not. Where a comm
 `pvary` nodes make all of them vary. So derivatives need no more rules: the transpose of `pvary` adds the cotangents of all places,
 and the transpose of `psum` hands out the one cotangent that all places share.
 
-The axes of staged values stand in the trace that records them (nnc.trace.core.staging); a value of any other trace varies as the
-values do of which it is made.
+The axes of staged values stand in the trace that records them (nnc.trace.core.staging); a value of any other trace varies as
+the values from which it is made.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ NOWHERE: Axes = frozenset()  # of values that are the same at all places
 
 
 def varying_over(x: Any) -> Axes | None:
-    """The axes over which a value varies; None where its trace does not know."""
+    """Returns the axes over which a value varies; None where its trace does not know."""
     own = getattr(x, "varying_over", None)  # of tracers; arrays of devices and variables have an owner, too
     return entered(x, -1) if own is None else cast("Axes | None", own())
 
 
 def entered(x: Any, level: int) -> Axes:
-    """The axes over which a value from outside varies within the branches and loops that are traced now, since not all places run
-    them alike; `level` is that of the value's trace.
+    """Returns the axes over which a value from outside varies within the branches and loops that are traced now, since not all
+    places run them alike; `level` is that of the value's trace.
     """
     context = get_context()
     trace, found = context.staging, NOWHERE
@@ -71,13 +71,13 @@ def entered(x: Any, level: int) -> Axes:
 
 
 def outer_axes(level: int) -> Axes | None:
-    """The axes of a value of a trace that does not know: none where the trace is outside of all named axes."""
+    """Returns the axes of a value of a trace that does not know: none where the trace is outside of all named axes."""
     axes = get_context().axes
     return NOWHERE if not axes or level < axes[0].level else None
 
 
 def union(found: Iterable[Axes | None]) -> Axes | None:
-    """The axes of a result; None where those of an operand are not known."""
+    """Returns the axes of a result; None where those of an operand are not known."""
     result: set[NamedAxis] = set()
     for axes in found:
         if axes is None:
@@ -92,12 +92,12 @@ def in_order(axes: Axes) -> list[NamedAxis]:
 
 
 def names_of(axes: Axes) -> str:
-    """The names of axes in a message."""
+    """Returns the names of axes in a message."""
     return " and ".join(repr(axis.name) for axis in in_order(axes))
 
 
 def vary(x: Any, axes: Axes | None) -> Any:
-    """A value that varies over these axes, too."""
+    """Returns a value that varies over these axes, too."""
     found = varying_over(x)
     if axes is None or found is None:
         return x
@@ -107,7 +107,7 @@ def vary(x: Any, axes: Axes | None) -> Any:
 
 
 def sum_to(x: Any, axes: Axes | None) -> Any:
-    """The sum of a value over the axes over which it varies, but for these."""
+    """Returns the sum of a value over the axes over which it varies, but for these."""
     found = varying_over(x)
     if axes is None or found is None:
         return x
@@ -125,12 +125,12 @@ def matched(values: Sequence[Any], axes: Sequence[Axes | None] | None) -> list[A
 
 
 def align(command: Command, args: Sequence[Any], change: Callable[[Any, Axes], Any] = vary) -> Sequence[Any]:
-    """The operands of a command, aligned."""
+    """Returns the operands of a command, aligned."""
     return args if len(args) < 2 or command is pvary else aligned(args, change)
 
 
 def aligned(args: Sequence[Any], change: Callable[[Any, Axes], Any] = vary) -> list[Any]:
-    """Values, each of which varies over all axes over which one of them does, if it may be differentiated; made by `change`."""
+    """Makes all values that may be differentiated vary over all axes over which one of them does, by `change`."""
     if not get_context().axes:
         return list(args)
     found = [varying_over(x) for x in args]
@@ -149,7 +149,7 @@ Known = dict[Symbol, Axes | None]
 
 
 def axes_of_results(node: Node, operands: Sequence[Axes | None]) -> list[Axes | None]:
-    """The axes over which a node's results vary."""
+    """Returns the axes over which a node's results vary."""
     if not node.graphs:
         target = union(operands)
         if node.command.name in EQUALISING:
@@ -170,7 +170,7 @@ def axes_of_results(node: Node, operands: Sequence[Axes | None]) -> list[Axes | 
 
 
 def axes_within(graph: Graph, known: Mapping[Symbol, Axes | None]) -> Known:
-    """The axes of all symbols of a graph from those of its inputs; constants vary over none."""
+    """Returns the axes of all symbols of a graph from those of its inputs; constants vary over none."""
     found = dict(known)
     for node in graph.nodes:
         results = axes_of_results(node, [found.get(s, NOWHERE) for s in node.inputs])
@@ -179,8 +179,8 @@ def axes_within(graph: Graph, known: Mapping[Symbol, Axes | None]) -> Known:
 
 
 def _of_loop(loop: Loop, known: Known) -> list[Axes | None]:
-    """The axes of the results of loops, branches and calls. Carried values vary over the axes of any iteration: the least fixed
-    point.
+    """Returns the axes of the results of loops, branches and calls. Carried values vary over the axes of any iteration: the
+    least fixed point.
 
     Where the number of iterations or the branch varies, so does every result.
     """
@@ -208,7 +208,7 @@ def _of_loop(loop: Loop, known: Known) -> list[Axes | None]:
 
 
 def _of_pulled(node: Node, operands: Sequence[Axes | None]) -> list[Axes | None]:
-    """The axes of the results of `pull_iterations`: cotangents that are carried, sums, and cotangents of elements."""
+    """Returns the axes of the results of `pull_iterations`: cotangents that are carried, sums, and cotangents of elements."""
     params, (advance, pull) = node.params, node.graphs
     ambient = operands[0] if params["length"] is None else NOWHERE
     rest = list(operands[1:] if params["length"] is None else operands)
@@ -233,7 +233,7 @@ def _of_pulled(node: Node, operands: Sequence[Axes | None]) -> list[Axes | None]
 
 
 def collectives_over(graph: Graph, axes: Axes) -> list[Node]:
-    """The nodes of a graph, sub-graphs included, that join the values of the places along one of these axes."""
+    """Returns the nodes of a graph, sub-graphs included, that join the values of the places along one of these axes."""
     names = {axis.name for axis in axes}
     return [
         node

@@ -27,14 +27,14 @@ from nnc.trace.core.tracer import Tracer
 
 
 def transpose_graph(graph: Graph, linear: int, values: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
-    """Cotangents of the first `linear` inputs of a graph that is linear in them.
+    """Computes the cotangents of the first `linear` inputs of a graph that is linear in them.
 
     Args:
-        values: values of the other inputs.
-        cotangents: of the outputs, None where zero.
+        values: the values of the other inputs.
+        cotangents: the cotangents of the outputs, None where zero.
 
     Returns:
-        one cotangent for each linear input, None where it is zero.
+        a cotangent for each linear input, None where it is zero.
 
     Raises:
         UnsupportedError: the graph is not linear in these inputs.
@@ -100,7 +100,7 @@ def _pull(
 
 
 def fill_cotangents(specs: Sequence[TensorSpec], cotangents: Tangents) -> Cotangents:
-    """The cotangents of outputs of these specs, with zeros in place of None."""
+    """Returns the cotangents of outputs of these specs, with zeros in place of None."""
     return tuple([zeros(spec) if ct is None else ct for spec, ct in zip(specs, cotangents, strict=True)])
 
 
@@ -121,7 +121,7 @@ def run_forward(
 
 
 def _pushed(graph: Graph) -> Graph:
-    """A linear graph, such as that of a loop's iteration, as one that can be run."""
+    """Returns a linear graph, such as that of a loop's iteration, as one that can be run."""
     if not any(node.command is pull_only for node in graph.walk()):
         return graph
     return stage(lambda *values: push_graph(graph, values), graph.input_specs, name=graph.name).graph
@@ -133,13 +133,13 @@ def is_recording(tangents: Sequence[Any]) -> bool:
 
 
 class Reached:
-    """A pull-back without the cotangents that are None: those of operands that it does not reach.
+    """A pull-back that returns only the cotangents of operands that it reaches.
 
     Args:
-        pull: from cotangents to one for each operand, or None.
+        pull: maps cotangents to one for each operand, or None.
 
     Attributes:
-        flags: which operands it reaches, once it was called.
+        flags: which operands it reaches; set by the first call.
     """
 
     def __init__(self, pull: Callable[[Sequence[Any]], Sequence[Any]]) -> None:
@@ -147,16 +147,16 @@ class Reached:
         self.flags: tuple[bool, ...] = ()
 
     def __call__(self, *cotangents: Any) -> list[Any]:
-        """The cotangents of the operands that are reached."""
+        """Returns the cotangents of the operands that are reached."""
         found = self._pull(cotangents)
         self.flags = tuple(ct is not None for ct in found)
         return [ct for ct in found if ct is not None]
 
     def fill(self, found: Sequence[Any]) -> list[Any]:
-        """A value for each operand, None where it is not reached.
+        """Returns a value for each operand, None where it is not reached.
 
         Args:
-            found: for the operands that are reached.
+            found: the values for the operands that are reached.
         """
         rest = iter(found)
         return [next(rest) if on else None for on in self.flags]
@@ -196,15 +196,14 @@ _JOINED = {"select": (1, 2), "scatter": (0, 1), "dynamic_update_slice": (0, 1)}
 
 
 def check_linear(where: str, graph: Graph, values: Sequence[Any], fix: str) -> None:
-    """Raises where a result holds a part that does not depend on the linear inputs, which transposition would leave out.
+    """Raises where a result has a part that does not depend on the linear inputs: transposition would drop it.
 
-    Zeros are no such part. Sub-graphs are not looked at.
+    Zeros are allowed. Sub-graphs are not checked.
 
     Args:
-        where: needs a linear function, for messages.
-        graph: its last inputs are those of `values`; the others are the linear ones.
-        values: of the other inputs.
-        fix: the remedy.
+        where: the function that needs a linear function, for messages.
+        graph: the graph; its first inputs are the linear ones, its last those of `values`.
+        values: the values of the other inputs.
 
     Raises:
         UnsupportedError: there is such a part.

@@ -18,7 +18,7 @@ from nnc.trace.core.tracer import Tracer
 
 
 class BatchTracer(Tracer):
-    """One row of `value`, whose first axis is the batch."""
+    """A tracer that stands for one row of `value`, whose first axis is the batch."""
 
     __slots__ = ("value",)
 
@@ -33,7 +33,7 @@ class BatchTracer(Tracer):
         return twin
 
     def varying_over(self) -> Axes | None:
-        """The axes over which its rows vary."""
+        """Returns the axes over which its rows vary."""
         return varying_over(self.value)
 
 
@@ -47,7 +47,7 @@ class BatchTrace:
         self.alive = True
 
     def split(self, value: Any) -> tuple[Any, bool]:
-        """The value at the enclosing level, and whether it has the batch axis."""
+        """Returns the value at the enclosing level, and whether it has the batch axis."""
         if isinstance(value, BatchTracer) and value.owner is self:
             return value.value, True
         return as_value(value), False

@@ -70,9 +70,7 @@ class _Set:
 
 @dataclass(frozen=True, slots=True)
 class _Elements:
-    """The form that an array of NumPy, or of another library, had, which can change in place; and the values that it held, where
-    they are compared.
-    """
+    """The form of an array of NumPy, or of another library, which can change in place; and its values, where these are compared."""
 
     array: Any
     shape: tuple[int, ...]
@@ -201,7 +199,7 @@ class Snapshot:
         return not self.values and not self.arrays
 
     def changes(self) -> list[str]:
-        """A line for each value that has changed."""
+        """Returns a line for each value that has changed."""
         lines = [line for value in self.values for line in _changes(value.name, value.read(), value.seen)]
         for name, x in self.arrays:
             if not _same_elements(x):
@@ -232,7 +230,7 @@ def _same_elements(x: _Elements) -> bool:
 
 
 def _elements_of(array: Any) -> NDArray | None:
-    """The elements of an array of NumPy or another library; None where the library does not hand them out."""
+    """Returns the elements of an array of NumPy or another library; None where the library does not hand them out."""
     if isinstance(array, np.ndarray):
         return array
     try:
@@ -242,11 +240,11 @@ def _elements_of(array: Any) -> NDArray | None:
 
 
 def take_snapshot(fun: Any, arguments: Iterable[Pair] = (), hidden: Iterable[np.ndarray[Any, Any]] = ()) -> Snapshot:
-    """The values that `fun`, and the functions it refers to, take from outside, as they are now.
+    """Returns the present values that `fun`, and the functions it refers to, take from outside.
 
     Args:
-        arguments: objects and functions that `fun` is called with, and their names; they are looked through as well.
-        hidden: the arrays that its trace took as inputs, so that their elements need no comparing.
+        arguments: the objects and functions that `fun` is called with, and their names; these are searched as well.
+        hidden: the arrays that its trace took as inputs; their elements need no comparing.
     """
     inputs = {x.__array_interface__["data"][0] for x in hidden}
     starts = [(fun, ""), *arguments]
@@ -268,7 +266,7 @@ def take_snapshot(fun: Any, arguments: Iterable[Pair] = (), hidden: Iterable[np.
 
 
 class _Walk:
-    """One walk through everything within reach of a function, given the attributes that the code within reach reads."""
+    """A walk through everything that a function can reach, limited to the attributes that this code reads."""
 
     def __init__(self, reads: Reads) -> None:
         self.known, self.reads = reads, reads
@@ -407,7 +405,7 @@ class _Walk:
 
 
 def _wrapped(value: Any) -> Any:
-    """The function behind a wrapper; None for other objects, also where the look-up raises."""
+    """Returns the function behind a wrapper; None for other objects, also where the look-up raises."""
     try:
         return getattr(value, "__wrapped__", None)
     except Exception:
@@ -415,7 +413,7 @@ def _wrapped(value: Any) -> Any:
 
 
 def _functions_of(static: Any) -> list[Any]:
-    """The functions in an entry of a class."""
+    """Returns the functions in an entry of a class."""
     if isinstance(static, FunctionType):
         return [static]
     if isinstance(static, (classmethod, staticmethod)):
@@ -429,7 +427,7 @@ def _functions_of(static: Any) -> list[Any]:
 
 
 def _instance_attributes(value: Any) -> dict[str, Any]:
-    """The attributes that an object itself holds, in its dictionary and its slots."""
+    """Returns the attributes that an object itself holds, in its dictionary and its slots."""
     content = dict(getattr(value, "__dict__", {}))
     for base in type(value).__mro__:
         for name in _slots(base):

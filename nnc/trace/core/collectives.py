@@ -48,7 +48,7 @@ Names = str | Sequence[str]
 
 
 def _each(where: str, x: Any, fun: Callable[[Value], Any]) -> Any:
-    """The tree with `fun` of each array in the place of the array."""
+    """Applies `fun` to each array of a tree."""
     flat = FlatTree(x)
     return flat.build([fun(as_value(as_operand(leaf, where, "x"))) for leaf in flat.dynamic])
 
@@ -67,7 +67,7 @@ def _varies(x: Value, axis: NamedAxis) -> bool:
 
 @spelled
 def psum(x: T, axis_name: Names) -> T:
-    """The sum of the values at all places along a named axis, which is the same at all of them.
+    """Returns the sum of the values at all places along a named axis, which is the same at all of them.
 
     Args:
         x: numbers, a pytree; bools are counted.
@@ -104,7 +104,7 @@ def _sum(x: Value, axes: Sequence[NamedAxis]) -> Value:
 
 @spelled
 def pmean(x: T, axis_name: Names) -> T:
-    """The mean of the values at all places along a named axis.
+    """Returns the mean of the values at all places along a named axis.
 
     Args:
         x: numbers, a pytree.
@@ -125,7 +125,7 @@ def pmean(x: T, axis_name: Names) -> T:
 
 
 def mean_over(x: Value, axes: Sequence[NamedAxis]) -> Value:
-    """The mean over these axes; of the axes over which a float does not vary, nothing is summed."""
+    """Returns the mean over these axes; of the axes over which a float does not vary, nothing is summed."""
     axes = [axis for axis in axes if _varies(x, axis)]
     return x if not axes and dtypes.is_inexact(x.spec.dtype) else _sum(x, axes) / prod(axis.size for axis in axes)
 
@@ -142,7 +142,7 @@ def _extremum(where: str, command: Command, x: Any, axis_name: Names) -> Any:
 
 @spelled
 def pmax(x: T, axis_name: Names) -> T:
-    """The largest of the values at all places along a named axis, element by element.
+    """Returns the largest of the values at all places along a named axis, element by element.
 
     Args:
         x: real numbers or bools, a pytree.
@@ -164,7 +164,7 @@ def pmax(x: T, axis_name: Names) -> T:
 
 @spelled
 def pmin(x: T, axis_name: Names) -> T:
-    """The smallest of the values at all places along a named axis, element by element; see `pmax`.
+    """Returns the smallest of the values at all places along a named axis, element by element; see `pmax`.
 
     Args:
         x: real numbers or bools, a pytree.
@@ -185,7 +185,7 @@ def pmin(x: T, axis_name: Names) -> T:
 
 @spelled
 def all_gather(x: T, axis_name: Names, *, axis: int = 0, tiled: bool = False) -> T:
-    """The values of all places along a named axis, put together.
+    """Returns the values of all places along a named axis, put together.
 
     Args:
         x: arrays, a pytree.
@@ -215,7 +215,7 @@ def all_gather(x: T, axis_name: Names, *, axis: int = 0, tiled: bool = False) ->
 
 
 def _gather(x: Value, axes: Sequence[NamedAxis]) -> Value:
-    """The values of all places along a new first axis."""
+    """Returns the values of all places along a new first axis."""
     shape = x.spec.shape
     for axis in reversed(axes):
         x = _call(collective.all_gather, x, axis)
@@ -223,7 +223,7 @@ def _gather(x: Value, axes: Sequence[NamedAxis]) -> Value:
 
 
 def _join(x: Value, axis: int, tiled: bool) -> Value:
-    """The first axis moved to `axis`, and there joined with the next one where `tiled`."""
+    """Returns the first axis moved to `axis`, and there joined with the next one where `tiled`."""
     x = move_axis(x, 0, axis)
     if not tiled:
         return x
@@ -248,7 +248,7 @@ def _split(where: str, name: str, x: Value, axis: int, tiled: bool, axes: Sequen
 
 @spelled
 def psum_scatter(x: T, axis_name: Names, *, scatter_dimension: int = 0, tiled: bool = False) -> T:
-    """The sum over all places along a named axis, of which each place gets a part.
+    """Sums over all places along a named axis; each place gets a part of the sum (reduce-scatter).
 
     Args:
         x: arrays, a pytree.
@@ -378,7 +378,7 @@ def _checked_pairs(perm: Any, size: int) -> tuple[tuple[int, int], ...]:
 
 @spelled
 def axis_index(axis_name: Names) -> Array:
-    """The number of the place along a named axis at which the function runs.
+    """Returns the number of the place along a named axis at which the function runs.
 
     Args:
         axis_name: the axis, or a tuple of axes, the first of which counts slowest.
@@ -405,7 +405,7 @@ def _index(axes: Sequence[NamedAxis]) -> Any:
 
 @spelled
 def axis_size(axis_name: Names) -> int:
-    """The number of places along a named axis.
+    """Returns the number of places along a named axis.
 
     Args:
         axis_name: the axis, or a tuple of axes.
@@ -425,7 +425,7 @@ def axis_size(axis_name: Names) -> int:
 
 @spelled
 def pvary(x: T, axis_name: Names) -> T:
-    """The same values, which count as varying over a named axis from here on.
+    """Returns the same values, which count as varying over a named axis from here on.
 
     A gradient with regard to the result is each place's own; one with regard to `x` is their sum.
 

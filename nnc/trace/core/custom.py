@@ -63,7 +63,7 @@ class _Custom(Generic[P, R_co]):
         self.nondiff = (nondiff_argnums,) if isinstance(nondiff_argnums, int) else tuple(nondiff_argnums)
 
     def _split(self, args: tuple[Any, ...]) -> tuple[Fixed, tuple[Any, ...]]:
-        """The arguments that are not differentiated, by position, and the others."""
+        """Returns the arguments that are not differentiated, by position, and the others."""
         positions = check_positions(f"nnc.{self.transform}", "nondiff_argnums", self.nondiff, len(args))
         return {i: args[i] for i in positions}, tuple(x for i, x in enumerate(args) if i not in positions)
 
@@ -132,7 +132,7 @@ class _Custom(Generic[P, R_co]):
         return flat.build_result(bind(get_command(self.transform), operands, params, (staged.graph,)))
 
     def _rule(self, fixed: Fixed, flat: FlatFunction) -> Rule:
-        """The user's rules on flat values.
+        """Returns the user's rules on flat values.
 
         Raises:
             UnsupportedError: the user has not defined the rules.
@@ -352,7 +352,7 @@ def _check_pair(where: str, result: Any, fix: str) -> Any:
 
 
 def _as_given(flat: FlatFunction, primals: Sequence[Any]) -> list[Any]:
-    """The primals with the weakness of the arguments that they stand for, which the inputs of a graph do not have."""
+    """Returns the primals with the weakness of the arguments that they stand for, which the inputs of a graph do not have."""
     return [with_weakness(as_value(x), is_weak(leaf)) for x, leaf in zip(primals, flat.leaves, strict=True)]
 
 

@@ -50,7 +50,6 @@ class Place:
 
     Args:
         function: the custom function, which its rules may call.
-        axes: the axes.
     """
 
     function: Any
@@ -66,13 +65,14 @@ class Place:
         own program. A constant that meets another value says nothing of the result.
 
         Args:
-            fun: takes and returns flat sequences of values.
+            fun: a function from flat sequences of values to flat sequences of values.
             operands: the numbers of the place, then the arguments of `fun`.
-            over: the axes over which each argument varies.
-            settle: says over which axes the results are to vary. Over others they are summed.
+            over: for each argument, the axes over which it varies.
+            settle: returns the axes over which the results are to vary; over other axes they are summed.
             is_rule: whether `fun` runs a rule of the function.
-            entry: axes over which `fun` gets its arguments varying, besides their own.
-            probes: whether only the axes of the results are asked for. If the rule calls the function, that does not ask again.
+            entry: axes over which the arguments vary within `fun`, besides their own.
+            probes: whether only the axes of the results are wanted. A call of the function within the rule then does not ask
+                again.
         """
 
         def given(present: Present, *values: Any) -> Sequence[Any]:
@@ -96,8 +96,8 @@ class Place:
     def _trace(
         self, fun: Callable[..., Sequence[Any]], operands: Sequence[Any], over: Varying, is_rule: bool, probes: bool
     ) -> tuple[Staged, list[Axes | None], list[Weakness]]:
-        """The graph of `fun(axes, *values)`, which gets the axes as they are bound within; over which axes its results vary; and
-        which of them are weak.
+        """Returns the graph of `fun(axes, *values)`, which gets the axes as they are bound within; over which axes its results
+        vary; and which of them are weak.
         """
         count, name = len(self.axes), name_of(self.function)
         trace = NamedStagingTrace(f"rule of {name}" if is_rule else name)
@@ -125,7 +125,7 @@ class Place:
         return staged, [_in_terms_of(former, axes) for axes in staged.axes], weak
 
     def _of_graph(self, staged: Staged, over: Varying) -> list[Axes | None]:
-        """The axes over which the results of a graph vary; constants vary over none."""
+        """Returns the axes over which the results of a graph vary; constants vary over none."""
         own: Varying = [frozenset((axis,)) for axis in self.axes]
         known = zip(staged.graph.inputs, [*own, *over, *map(varying_over, staged.captured)], strict=True)
         found = axes_within(staged.graph, dict(known))
@@ -134,11 +134,13 @@ class Place:
     def results_vary_over(
         self, fun: Callable[..., Sequence[Any]], operands: Sequence[Any], over: Varying
     ) -> Axes | None:
-        """The axes over which some result of a rule varies; `operands` may be shapes."""
+        """Returns the axes over which some result of a rule varies; `operands` may be shapes."""
         return union(self._trace(lambda _, *values: fun(*values), operands, over, True, True)[1])
 
     def lacking(self, outputs: Varying) -> Axes:
-        """The axes over which a rule may find that outputs vary, though some here do not. None within a rule that is asked."""
+        """Returns the axes over which a rule may find that outputs vary, though some here do not. None within a rule that is
+        asked.
+        """
         if any(axes is None for axes in outputs) or self.is_probed():
             return NOWHERE
         return frozenset(axis for axis in self.axes if any(axis not in axes for axes in outputs if axes is not None))

@@ -25,10 +25,10 @@ Forward = Callable[[Sequence[Any]], tuple[list[Any], list[Any], Pull]]  # primal
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """The named axes of a rule. The numbers of the place along them are the first arguments.
+    """The named axes of a rule, whose first arguments are the numbers of the place along these axes.
 
     Args:
-        axes: how many there are.
+        axes: the number of axes.
         varying: for each axis, which arguments vary over it.
         same: for each axis, which outputs are the same at all places.
     """
@@ -39,14 +39,14 @@ class Facts:
 
     @classmethod
     def of(cls, place: Place, over: Varying, outputs: Varying) -> Facts:
-        """The facts about a rule whose arguments and outputs vary over these axes; None: over any."""
+        """Returns the facts about a rule whose arguments and outputs vary over these axes; None: over any."""
         own: Varying = [frozenset((axis,)) for axis in place.axes]
         varying = tuple(tuple(found is None or axis in found for found in (*own, *over)) for axis in place.axes)
         same = tuple(tuple(found is not None and axis not in found for found in outputs) for axis in place.axes)
         return cls(len(place.axes), varying, same)
 
     def mapped(self, batched: Sequence[bool]) -> int | None:
-        """The axis whose places are the rows of a batch, if it is one of these."""
+        """Returns the axis whose places are the rows of a batch, if it is one of these."""
         return next((i for i, on in enumerate(batched[: self.axes]) if on), None)
 
     def same_outputs(self, batched: Sequence[bool], count: int) -> Sequence[bool]:
@@ -67,7 +67,7 @@ class JvpRule:
         return self.push(primals, tangents)
 
     def within(self, place: Place, over: Varying, outputs: Varying = ()) -> JvpRule:
-        """The rule within named axes, of arguments and outputs that vary over these."""
+        """Returns the rule within named axes, of arguments and outputs that vary over these."""
 
         def push(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
             active = [t is not None for t in tangents[len(place.axes) :]]
@@ -80,7 +80,9 @@ class JvpRule:
         return JvpRule(push, Facts.of(place, over, outputs))
 
     def settled(self, place: Place, operands: Sequence[Any], over: Varying, found: Varying) -> list[Axes | None]:
-        """The axes over which outputs vary, where those of the function itself vary over `found`: a tangent may vary over more."""
+        """Returns the axes over which outputs vary, where those of the function itself vary over `found`: a tangent may vary
+        over more.
+        """
         if not place.lacking(found):
             return list(found)
         arguments = operands[len(place.axes) :]
@@ -93,7 +95,7 @@ class JvpRule:
         self, place: Place, operands: Sequence[Any], over: Varying, active: Sequence[bool], outputs: Varying,
         probes: bool = False,
     ) -> tuple[Traced, int, list[bool]]:  # fmt: skip
-        """The rule for one place, the number of outputs, and which of them have tangents.
+        """Returns the rule for one place, the number of outputs, and which of them have tangents.
 
         Operands are the numbers of the place, the arguments and the tangents of those that are `active`. An output and its tangent
         vary over the same axes.
@@ -120,7 +122,9 @@ class JvpRule:
         return traced, *box
 
     def batched(self, size: int, flags: Sequence[bool], same: Sequence[bool]) -> JvpRule:
-        """The rule for all rows. Arguments with `flags` have the batch axis, and all outputs but those that are the `same`."""
+        """Returns the rule for all rows. Arguments with `flags` have the batch axis, and all outputs but those that are the
+        `same`.
+        """
 
         def push(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
             active = [t is not None for t in tangents]
@@ -169,8 +173,8 @@ class VjpRule:
         return outputs, [next(pushed) if is_differentiable(spec) else None for spec in specs]
 
     def within(self, place: Place, over: Varying, outputs: Varying = ()) -> VjpRule:
-        """The rule within named axes, of arguments and outputs that vary over these. A cotangent varies as its argument does: it is
-        summed over other axes.
+        """Returns the rule within named axes, of arguments and outputs that vary over these. A cotangent varies as its argument
+        does: it is summed over other axes.
         """
         count = len(place.axes)
 
@@ -191,7 +195,9 @@ class VjpRule:
         return VjpRule(forward, Facts.of(place, over, outputs))
 
     def settled(self, place: Place, operands: Sequence[Any], over: Varying, found: Varying) -> list[Axes | None]:
-        """The axes over which outputs vary, where those of the function itself vary over `found`: the rule's may vary over more."""
+        """Returns the axes over which outputs vary, where those of the function itself vary over `found`: the rule's may vary
+        over more.
+        """
         if not place.lacking(found):
             return list(found)
         traced, count, _ = self._trace(place, operands, over, found, probes=True)
@@ -200,7 +206,7 @@ class VjpRule:
     def _trace(
         self, place: Place, primals: Sequence[Any], over: Varying, outputs: Varying, probes: bool = False
     ) -> tuple[Traced, int, Pull]:
-        """The forward part for one place, the number of outputs, and the function for the cotangents."""
+        """Returns the forward part for one place, the number of outputs, and the function for the cotangents."""
         box: list[Any] = []
 
         def body(*values: Any) -> list[Any]:
@@ -221,7 +227,8 @@ class VjpRule:
     def _summed(
         self, place: Place, primals: Sequence[Any], over: Varying, traced: Traced, count: int, pull: Pull
     ) -> Axes:
-        """The axes over which cotangents of arguments would be summed though some output has but one cotangent for all places.
+        """Returns the axes over which cotangents of arguments would be summed though some output has but one cotangent for all
+        places.
 
         Then the outputs have to vary over these, so that each place has a cotangent of its own.
         """
@@ -239,8 +246,8 @@ class VjpRule:
         return NOWHERE if found is None else found & missing - target
 
     def batched(self, size: int, flags: Sequence[bool], same: Sequence[bool]) -> VjpRule:
-        """The rule for all rows. Arguments with `flags` have the batch axis, and so have their cotangents. Outputs that are the
-        `same` in all rows have none, and each row gets their whole cotangent.
+        """Returns the rule for all rows. Arguments with `flags` have the batch axis, and so have their cotangents. Outputs that
+        are the `same` in all rows have none, and each row gets their whole cotangent.
         """
 
         def forward(primals: Sequence[Any]) -> tuple[list[Any], list[Any], Pull]:

@@ -104,7 +104,7 @@ def grad(
     holomorphic: bool = False,
     allow_int: bool = False,
 ) -> Any:
-    """The gradient of a function with one number as result.
+    """Returns the gradient of a function with one number as result.
 
     Args:
         fun: returns a 0-d float (or, with `has_aux`, a pair of it and anything).
@@ -191,7 +191,7 @@ def value_and_grad(
     holomorphic: bool = False,
     allow_int: bool = False,
 ) -> Any:
-    """The value and the gradient of a function with one number as result; see `grad`.
+    """Returns the value and the gradient of a function with one number as result; see `grad`.
 
     Args:
         fun: returns a 0-d float (or, with `has_aux`, a pair of it and anything).
@@ -282,7 +282,7 @@ def vjp(
 ) -> tuple[R, Callable[[R], tuple[*Ts]], Aux]: ...
 @spelled  # type: ignore[misc]  # mypy tells *Ts from *Any
 def vjp(fun: Fun, *primals: Any, has_aux: bool = False) -> Any:
-    """The value of `fun` and its pull-back.
+    """Returns the value of `fun` and its pull-back.
 
     Args:
         fun: function of the `primals`.
@@ -331,11 +331,11 @@ def linear_transpose(fun: Callable[[Array], R], primal: Leaf | ShapeDtypeStruct,
 def linear_transpose(fun: Callable[[*Ts], R], *primals: object) -> Callable[[R], tuple[*Ts]]: ...
 @api_boundary
 def linear_transpose(fun: Fun, *primals: Any) -> Any:
-    """The transpose of a function that is linear in its arguments.
+    """Returns the transpose of a function that is linear in its arguments.
 
     Args:
         fun: a linear function.
-        *primals: arrays or ShapeDtypeStructs, of which only shapes and dtypes are read.
+        *primals: arrays or ShapeDtypeStructs; only their shapes and dtypes are read.
 
     Returns:
         a function from a cotangent like the result to a tuple of cotangents like `primals`.
@@ -387,7 +387,7 @@ def jvp(
 ) -> tuple[R, R]: ...
 @spelled
 def jvp(fun: Fun, primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False) -> Any:
-    """The value of `fun` and its derivative in the direction `tangents`.
+    """Returns the value of `fun` and its derivative in the direction `tangents`.
 
     Args:
         fun: function of pytrees.
@@ -409,7 +409,7 @@ def jvp(fun: Fun, primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool
 
 
 def _push(where: str, fun: Fun, primals: Any, tangents: Any, has_aux: bool) -> Any:
-    """The result of `jvp`, for the function `where` of nnc."""
+    """Returns the result of `jvp`, for the function `where` of nnc."""
     _check_directions(where, fun, primals, tangents)
     flat = FlatFunction.of(_aux_last(fun, where) if has_aux else fun, tuple(primals))
     given = _match(where, "tangents", tuple(tangents), "primals", tuple(primals))
@@ -446,7 +446,7 @@ def linearize(
 ) -> tuple[R, Callable[[*Ts], R], Aux]: ...
 @spelled  # type: ignore[misc]  # mypy tells *Ts from *Any
 def linearize(fun: Fun, *primals: Any, has_aux: bool = False) -> Any:
-    """The value of `fun` and its derivative as a linear function of the tangents, computed once and applied many times.
+    """Returns the value of `fun` and its derivative as a linear function of the tangents, computed once and applied many times.
 
     Args:
         fun: function of pytrees.
@@ -485,7 +485,7 @@ def hvp(fun: Callable[[A], Leaf], primals: tuple[A], tangents: tuple[A]) -> A: .
 def hvp(fun: Callable[[*Ts], Leaf], primals: tuple[*Ts], tangents: tuple[*Ts]) -> tuple[*Ts]: ...
 @spelled
 def hvp(fun: Fun, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
-    """The product of the Hessian of `fun` with `tangents`, forward over reverse, at the cost of a few gradients.
+    """Returns the product of the Hessian of `fun` with `tangents`, forward over reverse, at the cost of a few gradients.
 
     Args:
         fun: returns one number.
@@ -612,7 +612,7 @@ def _choose(
 
 
 def _names(fun: Fun) -> list[str] | None:
-    """The names of a function's parameters; None where it takes any name, or has no signature."""
+    """Returns the names of a function's parameters; None where it takes any name, or has no signature."""
     try:
         parameters = inspect.signature(fun).parameters.values()
     except (TypeError, ValueError):

@@ -51,11 +51,11 @@ class DualTracer(Tracer):
         return twin
 
     def varying_over(self) -> Axes | None:
-        """The axes over which the primal varies; its tangent varies over the same."""
+        """Returns the axes over which the primal varies; its tangent varies over the same."""
         return varying_over(self.primal)
 
     def concrete(self, what: str, fix: str = "") -> NDArray:
-        """The primal's value, where it has one."""
+        """Returns the primal's value, where it has one."""
         if not self.owner.alive:
             return super().concrete(what, fix)
         value: NDArray = self.primal.concrete(what, fix)

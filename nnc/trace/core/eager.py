@@ -87,10 +87,10 @@ def run_plan(plan: Plan, arrays: Arrays) -> list[Array]:
 def find_plan(
     command: Command, specs: tuple[TensorSpec, ...], params: Mapping[str, Any], graphs: tuple[Graph, ...] = ()
 ) -> Plan:
-    """The plan of a command on operands of these specs.
+    """Returns the plan of a command on operands of these specs.
 
     Raises:
-        NncError: the command does not take them.
+        NncError: the command does not take these operands.
     """
     if graphs:
         return _make_plan(command, specs, params, graphs)
@@ -124,10 +124,12 @@ class _Params:
 
 
 def exact_params(params: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
-    """Parameters as a key: equal only if no kernel can tell them apart (1, 1.0 and True; 0.0 and -0.0).
+    """Returns parameters as a key. Two keys are equal only if no kernel can tell them apart: 1, 1.0 and True differ, as do 0.0
+    and -0.0.
 
     Raises:
-        TypeError: one is a function. Functions are made anew for each call, and a cache would keep the values that they captured.
+        TypeError: a parameter is a function. Functions are made anew for each call, and a cache would keep the values that they
+            capture.
     """
     return tuple([(name, _exact(value)) for name, value in params.items()])
 
@@ -172,7 +174,7 @@ def _make_plan(
 
 
 def _if_allowed(run: Callable[[Arrays], Sequence[NDArray]], nbytes: int) -> Callable[[Arrays], Sequence[NDArray]]:
-    """A run that makes large results, which the process must be allowed to have."""
+    """Returns a run that makes large results, which the process must be allowed to have."""
 
     def run_if_allowed(arrays: Arrays) -> Sequence[NDArray]:
         check_memory(nbytes)
@@ -184,7 +186,7 @@ def _if_allowed(run: Callable[[Arrays], Sequence[NDArray]], nbytes: int) -> Call
 def _numpy_function(
     command: Command, specs: tuple[TensorSpec, ...], outputs: tuple[TensorSpec, ...], params: Mapping[str, Any]
 ) -> Callable[..., Any] | None:
-    """The one function of NumPy that runs a command; None where a kernel or the reference does.
+    """Returns the one function of NumPy that runs a command; None where a kernel or the reference does.
 
     Views are NumPy's, as they copy nothing, and so are small commands: to call machine code takes longer than to call NumPy.
     """
@@ -269,7 +271,7 @@ class _SubGraphs:
 
 
 def _planned(graph: Graph) -> Callable[[Arrays], list[NDArray]]:
-    """A graph as calls of kernels one after the other. Values have places: inputs, then constants, then results."""
+    """Returns a graph as calls of kernels one after the other. Values have places: inputs, then constants, then results."""
     makers = {symbol: node for node in graph.nodes for symbol in node.outputs}
     plans = {
         node: find_plan(node.command, tuple([x.spec for x in node.inputs]), node.params, node.graphs)
@@ -303,7 +305,7 @@ def _planned(graph: Graph) -> Callable[[Arrays], list[NDArray]]:
 
 
 def _by_interpreter(node: Node) -> Callable[[Arrays], Sequence[NDArray]]:
-    """A node that is no call of a kernel: users' functions see the node's line, and arrays that they cannot write to."""
+    """Returns a node that is no call of a kernel: users' functions see the node's line, and arrays that they cannot write to."""
 
     def run(arrays: Arrays) -> list[NDArray]:
         with set_context(source=node.source):
@@ -313,7 +315,7 @@ def _by_interpreter(node: Node) -> Callable[[Arrays], Sequence[NDArray]]:
 
 
 def _with_line(run: Callable[[Arrays], Sequence[NDArray]], node: Node) -> Callable[[Arrays], Sequence[NDArray]]:
-    """A kernel whose errors have the node's line."""
+    """Returns a kernel whose errors have the node's line."""
 
     def run_with_line(arrays: Arrays) -> Sequence[NDArray]:
         try:
@@ -326,12 +328,10 @@ def _with_line(run: Callable[[Arrays], Sequence[NDArray]], node: Node) -> Callab
 
 
 def operands_of(node: Node, plan: Plan, makers: Mapping[Symbol, Node]) -> Sequence[Symbol]:
-    """The operands of a node, before they are broadcast where one of NumPy's functions runs it, which does that itself.
+    """Returns the operands of a node. Where one of NumPy's functions runs it, they are not broadcast: the function does that.
 
     Args:
-        node: of a graph.
-        plan: of the node.
-        makers: the nodes of the graph, by the symbols that they make.
+        makers: for each symbol, the node that makes it.
     """
     function = plan.function
     if function is not np.where and not (isinstance(function, np.ufunc) and function.signature is None):

@@ -25,7 +25,7 @@ Step = tuple[Plan, tuple[int, ...]]  # a command and the places of its operands
 
 
 def take_apart(graph: Graph) -> tuple[list[Step], list[Any], int]:
-    """The commands that the one output depends on, the constants, and the place of the output.
+    """Returns the commands that the one output depends on, the constants, and the place of the output.
 
     Values have places: first the inputs, then constants, then the results of the steps, one after the other.
     """
@@ -37,7 +37,7 @@ def take_apart(graph: Graph) -> tuple[list[Step], list[Any], int]:
 def run_of(
     graph: Graph, casts: Sequence[Cast | None], weak: Weakness, ranges: Sequence[Range] = ()
 ) -> Callable[[Sequence[Any]], Any]:
-    """The function from operands (arrays, and numbers where there is a cast) to the first output of a graph.
+    """Returns the function from operands (arrays, and numbers where there is a cast) to the first output of a graph.
 
     The other outputs must lie in the ranges: else the function returns None.
     """
@@ -87,7 +87,7 @@ class _Steps:
         self.steps: list[Step] = []
 
     def place_of(self, symbol: Symbol) -> int:
-        """The place of the value of a symbol."""
+        """Returns the place of the value of a symbol."""
         if symbol not in self.places:
             self._add(self.makers[symbol])
         return self.places[symbol]

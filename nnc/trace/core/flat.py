@@ -29,13 +29,13 @@ T = TypeVar("T")
 
 
 def name_of(fun: Callable[..., Any]) -> str:
-    """A name for `fun` in messages."""
+    """Returns a name for `fun` in messages."""
     inner = getattr(fun, "__wrapped__", None) or getattr(fun, "func", None)
     return getattr(fun, "__name__", None) or (name_of(inner) if inner is not None else type(fun).__name__)
 
 
 def definition_of(fun: Any) -> str:
-    """The file and line where the user defined `fun`, as far as they are known."""
+    """Returns the file and line where the user defined `fun`, as far as they are known."""
     code = getattr(inspect.unwrap(fun) if callable(fun) else fun, "__code__", None)
     return f"at {short_path(code.co_filename)}:{code.co_firstlineno}" if code is not None else f"({type(fun).__name__})"
 
@@ -77,14 +77,13 @@ def call_function(
     where: str | None = None,
     fix: str | None = None,
 ) -> Any:
-    """The result of a user's function.
+    """Calls a user's function, and returns its result.
 
     Args:
-        fun: the function.
-        args: its arguments by position.
-        kwargs: its arguments by name.
-        where: which function of nnc chose the arguments; None where the user did.
-        fix: the remedy where they do not fit.
+        args: the arguments by position.
+        kwargs: the arguments by name.
+        where: the function of nnc that chose the arguments; None where the user did.
+        fix: the remedy that the error gives where they do not fit.
 
     Raises:
         ArgumentTypeError: the arguments do not fit the function's signature.
@@ -99,7 +98,7 @@ def call_function(
 
 
 def check_argnums(where: str, argnums: int | Sequence[int], fix: str) -> tuple[int, ...]:
-    """The argument numbers as a tuple; raises ArgumentTypeError unless they are ints."""
+    """Returns the argument numbers as a tuple; raises ArgumentTypeError unless they are ints."""
     positions = tuple(argnums) if isinstance(argnums, (tuple, list)) else (argnums,)
     if any(hasattr(i, "shape") or isinstance(i, (float, complex)) for i in positions):
         fix = f"write {where}(f)(x): the arguments go to the function that {where} returns."
@@ -131,13 +130,13 @@ def check_positions(where: str, name: str, numbers: Sequence[int], count: int) -
 class FlatTree:
     """A flattened pytree: its dynamic leaves, and the structure to build a tree of other leaves.
 
-    Arrays of other libraries are among the dynamic leaves as NumPy arrays that share their memory, NumPy's scalars of Python types
-    as weak arrays.
+    Among the dynamic leaves, arrays of other libraries are NumPy arrays that share their memory, and NumPy's scalars of Python
+    types are weak arrays.
 
     Args:
         value: the pytree.
-        fun: the function, where `value` is (args, kwargs) of a call; messages name its parameters.
-        left_out: positions of arguments of the call that are not in `args`.
+        fun: the called function, where `value` is the (args, kwargs) of a call; messages name its parameters.
+        left_out: the positions of the call's arguments that are not in `args`.
     """
 
     __slots__ = ("dynamic", "leaves", "treedef", "where")
@@ -164,10 +163,10 @@ class FlatTree:
                 self.dynamic[i] = self._read(x, self.where[i], fun, left_out)
 
     def _read(self, x: Any, place: int, fun: Callable[..., Any] | None, left_out: frozenset[int]) -> Any:
-        """The elements of another library's array, the leaf at `place`, as a NumPy array.
+        """Returns the elements of another library's array, the leaf at `place`, as a NumPy array.
 
         Raises:
-            ArgumentTypeError: its library does not hand them out.
+            ArgumentTypeError: the library does not give the elements.
             DTypeError: nnc has no such dtype.
         """
         try:
@@ -179,7 +178,7 @@ class FlatTree:
             return as_operand(x, name_of(fun), f"argument {paths[place]}")
 
     def build(self, values: Sequence[Any]) -> Any:
-        """The tree with these dynamic leaves."""
+        """Returns the tree with these dynamic leaves."""
         if len(self.where) == len(self.leaves) == len(values):
             return tree.unflatten(self.treedef, values)
         leaves = list(self.leaves)
@@ -201,37 +200,38 @@ class FlatTree:
         return FlatTree(self.build(values))
 
     def paths(self) -> list[str]:
-        """The path of each dynamic leaf."""
+        """Returns the path of each dynamic leaf."""
         paths = tree.paths(self.treedef)
         return ["".join(paths[i]) for i in self.where]
 
 
 def read_leaf(x: Any) -> Any:
-    """An array of another library as a NumPy array, a `numpy.float64` as a weak array; an array of nnc or NumPy itself.
+    """Converts a leaf: an array of another library to a NumPy array, a `numpy.float64` to a weak array. Arrays of nnc and NumPy
+    stay.
 
     Raises:
-        NncError: nnc makes no array of it.
+        NncError: nnc cannot make an array of it.
     """
     operand = as_operand(x)
     return as_value(operand) if is_weak(operand) else operand
 
 
 def argument_paths(treedef: tree.TreeDef, names: Callable[[int], str]) -> list[str]:
-    """The path of each leaf of (args, kwargs) as the function's author would write it: `params["w"]`.
+    """Returns the path of each leaf of (args, kwargs) as the function's author would write it: `params["w"]`.
 
     Args:
-        names: the name of the parameter that takes the argument at a position.
+        names: returns the name of the parameter that takes the argument at a position.
     """
     known = functools.cache(names)  # to find a name takes longer than everything else
     return [argument_path(path, known) for path in tree.paths(treedef)]
 
 
 def argument_path(path: Sequence[str], names: Callable[[int], str]) -> str:
-    """A path within (args, kwargs) as the function's author would write it.
+    """Returns a path within (args, kwargs) as the function's author would write it.
 
     Args:
-        path: entry by entry.
-        names: the name of the parameter that takes the argument at a position.
+        path: the path's entries.
+        names: returns the name of the parameter that takes the argument at a position.
     """
     if len(path) < 2:  # of all arguments by position, or of all by name
         return "**kwargs" if [*path] == ["[1]"] else "*args"
@@ -241,12 +241,12 @@ def argument_path(path: Sequence[str], names: Callable[[int], str]) -> str:
 
 
 def parameter_name(fun: Callable[..., Any], position: int, left_out: frozenset[int] = frozenset()) -> str:
-    """The name of the parameter of `fun` that takes the argument at a position; the position itself where it has none.
+    """Returns the name of the parameter of `fun` that takes the argument at a position; the position itself where there is no
+    name.
 
     Args:
-        fun: the function.
-        position: counted without the positions in `left_out`.
-        left_out: positions of arguments that do not count.
+        position: the argument's position, not counting those in `left_out`.
+        left_out: the positions of arguments that do not count.
 
     Example:
         >>> def f(x, *others): ...
@@ -266,7 +266,7 @@ def parameter_name(fun: Callable[..., Any], position: int, left_out: frozenset[i
 
 
 def with_arrays(value: T) -> T:
-    """A pytree with nnc arrays in place of other libraries' arrays; `value` itself where it has none."""
+    """Returns a pytree with nnc arrays in place of other libraries' arrays; `value` itself where it has none."""
     leaves, treedef = tree.flatten(value)
     places = [i for i, leaf in enumerate(leaves) if is_foreign(type(leaf))]
     for i in places:
@@ -277,7 +277,7 @@ def with_arrays(value: T) -> T:
 def other_arguments(
     args: tuple[Any, ...], kwargs: dict[str, Any], positions: Sequence[int], names: Sequence[str] = ()
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments with None at `positions`, and without the ones in `names`; other libraries' arrays are nnc arrays."""
+    """Returns the arguments with None at `positions`, and without the ones in `names`; other libraries' arrays are nnc arrays."""
     chosen = {i % len(args) for i in positions}
     fixed = tuple([None if i in chosen else x for i, x in enumerate(args)])
     named = {name: x for name, x in kwargs.items() if name not in names}
@@ -305,12 +305,12 @@ class FlatFunction:
         return self.arguments.dynamic
 
     def paths(self) -> list[str]:
-        """The path of each dynamic leaf of the arguments, from the names of the parameters: `params["w"]`."""
+        """Returns the path of each dynamic leaf of the arguments, from the names of the parameters: `params["w"]`."""
         paths = argument_paths(self.arguments.treedef, lambda i: parameter_name(self.fun, i))
         return [paths[i] for i in self.arguments.where]
 
     def __call__(self, *values: Any) -> list[Any]:
-        """The dynamic leaves of the result."""
+        """Returns the dynamic leaves of the result."""
         args, kwargs = self.arguments.build(values)
         self.out = FlatTree(call_function(self.fun, args, kwargs))
         for leaf in self.out.leaves:
@@ -326,7 +326,7 @@ class FlatFunction:
         return self.out
 
     def build_result(self, values: Sequence[Any]) -> Any:
-        """The result's tree with these values."""
+        """Returns the result's tree with these values."""
         return self.result.build([_as_weak(x, like) for x, like in zip(values, self.result.dynamic, strict=True)])
 
 

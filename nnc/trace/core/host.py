@@ -109,10 +109,10 @@ def _announced_spec(leaf: Any) -> TensorSpec:
 
 
 def _leaves_like(outline: FlatTree, result: Any, name: str, source: SourceLine | None) -> list[Any]:
-    """The leaves of a result, whose structure must be the announced one.
+    """Returns the leaves of a result after checking that it has the announced structure.
 
     Raises:
-        TreeError: it is another one.
+        TreeError: the result has another structure.
     """
     leaves, structure = tree.flatten(result)
     if structure != outline.treedef:

@@ -55,11 +55,11 @@ def linear_solve(
     """Returns the solution x of A(x) = b and the solver's further results, which have no derivative.
 
     Args:
-        solver: the algorithm. For the transposed system it gets the transposed maps.
+        solver: the algorithm. For the transposed system it is called with the transposed maps.
         matvec: A, a linear function of flat values.
         b: values of a floating-point dtype; x has their specs.
         guess: the first guess; zeros by default.
-        precondition: approximates the inverse of A; it has no part in derivatives.
+        precondition: approximates the inverse of A; it does not affect derivatives.
     """
     b = [as_value(x) for x in b]
     specs = [spec_of(x) for x in b]
@@ -80,8 +80,8 @@ def linear_solve(
 
 
 def _stage_settled(fun: Flat, values: Sequence[Any], name: str) -> tuple[list[Any], Staged]:
-    """The graph of a function whose results are like its arguments, and the arguments, which vary over the named axes over which
-    the results do.
+    """Returns the graph of a function whose results are like its arguments, and the arguments, which vary over the named axes
+    over which the results do.
     """
     specs, axes = [spec_of(x) for x in values], axes_of(values)
     while True:
@@ -95,7 +95,9 @@ def _stage_settled(fun: Flat, values: Sequence[Any], name: str) -> tuple[list[An
 
 
 def _make_rule(solver: Solver, maps: Sequence[Any], count: int) -> SolveRule:
-    """The rule of a system whose A and preconditioner are graphs, each with the number of its first value; None for no graph."""
+    """Returns the rule of a system whose A and preconditioner are graphs, each with the number of its first value; None for no
+    graph.
+    """
 
     def own(entry: tuple[Graph, int], values: Sequence[Any]) -> tuple[Graph, Sequence[Any]]:
         graph, start = entry
@@ -134,7 +136,7 @@ def _moved(
     rule: SolveRule, graphs: tuple[Graph, ...], primals: tuple[Value, ...], tangents: Tangents,
     push: Callable[[Flat, Sequence[Any], Tangents], Sequence[Any]],
 ) -> tuple[list[Value], Tangents]:  # fmt: skip
-    """The results and their tangents; `push` gives the tangents of a function of the values at x."""
+    """Returns the results and their tangents; `push` gives the tangents of a function of the values at x."""
     count = rule.count
     outputs = list(bind(command, primals, {"rule": rule}, graphs))
     x, values = outputs[:count], primals[2 * count :]
@@ -164,7 +166,7 @@ def _linearize(
 
 
 def _by_linearizing(fun: Flat, values: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
-    """The tangents of a function's results, None where they are zero; they can be transposed, loops included."""
+    """Returns the tangents of a function's results, None where they are zero; they can be transposed, loops included."""
     _, linear = run_linearize(fun, values, [t is not None for t in tangents])
     seeds = [t for t in tangents if t is not None]
     found = iter(push_graph(linear.staged.graph, [*seeds, *linear.staged.captured]))
@@ -193,7 +195,7 @@ def _batch(
 
 
 def _for_rows(size: int, rule: SolveRule, flags: Sequence[bool]) -> SolveRule:
-    """The rule of the systems of all rows; operands behind those of `flags` belong to sub-graphs that are not called."""
+    """Returns the rule of the systems of all rows; operands behind those of `flags` belong to sub-graphs that are not called."""
 
     def rows(fun: Flat, flags: Sequence[bool]) -> Flat:
         def batched(*operands: Any) -> list[Any]:
@@ -219,10 +221,10 @@ def root(fun: Flat, find: Flat, solver: Solver, guess: Sequence[Any]) -> tuple[l
     Derivatives with regard to the values that `fun` reads from outside are those of the equation; `guess` has none.
 
     Args:
-        fun: (*x) -> as many values of the same specs.
-        find: (*guess) -> (*x, *further results), the algorithm.
-        solver: solves the linear systems of derivatives.
-        guess: where `find` begins, of a floating-point dtype.
+        fun: maps x to as many values of the same specs.
+        find: the algorithm: maps the guess to x and further results.
+        solver: solves the linear systems of the derivatives.
+        guess: the values where `find` begins, of a floating-point dtype.
     """
     guess = [as_value(x) for x in guess]
     specs = [spec_of(x) for x in guess]

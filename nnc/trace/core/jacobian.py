@@ -47,7 +47,7 @@ def jacfwd(
 def jacfwd(
     fun: Fun, argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False, chunk_size: int | None = None
 ) -> Any:
-    """The Jacobian of `fun` by forward mode, column by column: best where the result is larger than the argument.
+    """Returns the Jacobian of `fun` by forward mode, column by column: best where the result is larger than the argument.
 
     Args:
         fun: function of pytrees.
@@ -104,7 +104,8 @@ def jacrev(
 def jacrev(
     fun: Fun, argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False, chunk_size: int | None = None
 ) -> Any:
-    """The Jacobian of `fun` by reverse mode, row by row: best where the argument is larger than the result. See `jacfwd`.
+    """Returns the Jacobian of `fun` by reverse mode, row by row: best where the argument is larger than the result. See
+    `jacfwd`.
 
     Args:
         fun: function of pytrees.
@@ -153,7 +154,7 @@ def hessian(
 def hessian(
     fun: Fun, argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False, chunk_size: int | None = None
 ) -> Any:
-    """The matrix of second derivatives of a function, forward over reverse.
+    """Returns the matrix of second derivatives of a function, forward over reverse.
 
     Args:
         fun: function of pytrees.
@@ -213,7 +214,7 @@ def _check_complex(transform: str, result: Any) -> None:
 
 
 def _identity(value: Any) -> Any:
-    """A tree like `value` whose leaves have a leading axis: together the rows of an identity matrix."""
+    """Returns a tree like `value` whose leaves have a leading axis: together the rows of an identity matrix."""
     flat = FlatTree(value)
     leaves = [as_value(leaf) for leaf in flat.dynamic]
     total, at, rows = sum(x.spec.size for x in leaves), 0, []
@@ -226,12 +227,12 @@ def _identity(value: Any) -> Any:
 
 
 def _last(column: Value) -> Value:
-    """The leading axis moved to the end."""
+    """Returns the leading axis moved to the end."""
     return transpose(column, permutation=(*range(1, column.spec.ndim), 0))
 
 
 def _split(block: Value, inputs: FlatTree) -> Any:
-    """The last axis of a block cut into the leaves of the arguments."""
+    """Returns the last axis of a block cut into the leaves of the arguments."""
     at, parts = 0, []
     for leaf in inputs.dynamic:
         shape = np.shape(leaf)
@@ -243,7 +244,7 @@ def _split(block: Value, inputs: FlatTree) -> Any:
 
 
 def _split_rows(column: Value, results: Sequence[Any], i: int) -> Value:
-    """The rows of `column` that belong to leaf `i` of the result, in its shape."""
+    """Returns the rows of `column` that belong to leaf `i` of the result, in its shape."""
     sizes = [math.prod(np.shape(leaf)) for leaf in results]
     start = sum(sizes[:i])
     rows = slice_axis(column, 0, start, start + sizes[i])

@@ -33,16 +33,15 @@ def stage_named(
     """Traces `fun` for one place along an axis.
 
     Args:
-        fun: takes and returns flat sequences of values.
-        name: of the axis.
-        size: the number of places.
-        values: arguments; of those that are mapped, the rows of all places.
+        fun: a function from flat sequences of values to flat sequences of values.
+        size: the number of places along the axis.
+        values: the arguments; a mapped one has the rows of all places.
         mapped: which arguments are mapped.
-        means: gradients of values that vary over the axis are those of their mean.
-        stride: of the ranks of the places, if they are processes (nnc.commands.collective).
+        means: whether the gradient of a value that varies over the axis is that of its mean over the places.
+        stride: the distance between the ranks of neighbouring places, if they are processes (nnc.commands.collective).
 
     Returns:
-        the graph, whose inputs are the number of the place, the mapped arguments and captured values; and the axis.
+        the graph, whose inputs are the number of the place, the mapped arguments and the captured values; and the axis.
     """
     trace = NamedStagingTrace(name)
     try:
@@ -64,7 +63,7 @@ def stage_named(
 
 
 def refuse_parts(graph: Graph, axis: NamedAxis, chunk: int) -> None:
-    """Raises where a graph joins the values of all rows, of which only `chunk` are run at a time."""
+    """Raises where a graph joins the values of all rows, since only `chunk` rows are run at a time."""
     for node in collectives_over(graph, frozenset((axis,))):
         raise user_error(
             ArgumentError,
@@ -76,12 +75,11 @@ def refuse_parts(graph: Graph, axis: NamedAxis, chunk: int) -> None:
 
 
 def refuse_joins(where: str, choice: str, graphs: Sequence[Graph], axes: Axes) -> None:
-    """Raises where sub-graphs that not all places run, or not equally often, join the values of the places.
+    """Raises where sub-graphs that some places skip, or run more often than others, contain collectives.
 
     Args:
-        where: the function of nnc.
-        choice: the value that decides, in the message.
-        graphs: sub-graphs.
+        where: the public function, for messages.
+        choice: the name of the value that decides, for messages.
         axes: the axes over which that value varies.
     """
     if not axes:
@@ -95,7 +93,7 @@ def refuse_joins(where: str, choice: str, graphs: Sequence[Graph], axes: Axes) -
 
 
 def find_axes(where: str, axis_name: Any) -> list[NamedAxis]:
-    """The axes of one name, or of a tuple of names, in its order.
+    """Returns the axes of one name, or of a tuple of names in its order.
 
     Raises:
         UnboundAxisError: the function is not mapped over an axis of that name.

@@ -59,11 +59,8 @@ _NUMBERS = 256  # numbers that stay on a device: 64 KiB, as its smallest blocks 
 class DeviceInterpreter:
     """Queues each command on a device when it is called, and the commands of a public function together.
 
-    Args:
-        device: runs the commands.
-
     Attributes:
-        follows_calls: whether it runs the commands of a public function together.
+        follows_calls: whether it queues the commands of a public function together.
     """
 
     level = -1  # below dynamic graphs and all traces
@@ -83,12 +80,6 @@ class DeviceInterpreter:
     ) -> Sequence[Any]:
         """Queues a command.
 
-        Args:
-            command: an operation.
-            args: arrays, NumPy arrays and numbers.
-            params: static parameters by name.
-            graphs: sub-graphs of the command.
-
         Raises:
             DeviceError: an operand is an array of another device.
         """
@@ -102,8 +93,8 @@ class DeviceInterpreter:
         """Queues a command whose plan is known.
 
         Args:
-            plan: of the command, or of one that stands for a program: then `plan.known[DeviceInterpreter]` runs it.
-            args: arrays.
+            plan: the plan of the command, or of a command that stands for a program; `plan.known[DeviceInterpreter]` runs the
+                program.
 
         Raises:
             DeviceError: an operand is an array of another device.
@@ -125,25 +116,26 @@ class DeviceInterpreter:
         return results
 
     def _program(self, plan: Plan) -> Callable[[Sequence[Array]], Sequence[Array]]:
-        """The program of a command, for a device whose kernels are printed."""
+        """Returns the program of a command, for a device whose kernels are printed."""
         program: Callable[[Sequence[Array]], Sequence[Array]] | None = plan.known.get(self.device.name)
         if program is None:
             program = plan.known[self.device.name] = self._make_program(_graph_of(plan))
         return program
 
     def _make_program(self, graph: Graph) -> Callable[[Sequence[Array]], Sequence[Array]]:
-        """A program for operands of any values. An error of its steps has the line of the call, as the graph has none."""
+        """Returns a program for operands of any values. An error of its steps has the line of the call, as the graph has none."""
         make = KINDS[self.device.name.partition(":")[0]].queue
         assert make is not None, f"{self.device.name}: its kind runs no programs"
         program: Callable[[Sequence[Array]], Sequence[Array]] = make()(graph, self)
         return program
 
     def follow(self, call: SpecialisedCall, values: Sequence[Any]) -> Any:
-        """The result of a public function whose commands are known, as one program; NotImplemented where an operand lies elsewhere.
+        """Runs a public function whose commands are known as one program; returns NotImplemented where an operand lies
+        elsewhere.
 
         Args:
             call: the function's commands for such arguments.
-            values: arguments of the function: arrays and numbers.
+            values: the arguments of the function: arrays and numbers.
         """
         operands = []
         for value, cast in zip(values, call.casts, strict=True):
@@ -163,7 +155,7 @@ class DeviceInterpreter:
         return result.as_weak(call.weak) if call.weak else result
 
     def _number(self, value: np.ndarray[Any, Any]) -> DeviceArray:
-        """An array without axes, which is sent once for many calls."""
+        """Returns an array without axes, which is sent once for many calls."""
         key = value.dtype, value.tobytes()
         found = self._numbers.find(key)
         return self._numbers.keep(key, self.put(Array(value))) if found is None else found
@@ -175,21 +167,13 @@ class DeviceInterpreter:
         return [x if x.spec.dtype == TAPE else self.put(x) for x in results]
 
     def take(self, x: Array) -> DeviceArray:
-        """A copy of a host array among operands on the device.
-
-        Args:
-            x: a host array.
-        """
+        """Copies a host array that is an operand to the device."""
         if x.ndim:
             note_transfer(x.spec, "the host", self.device.name)
         return self.put(x)
 
     def put(self, x: Any) -> DeviceArray:
-        """A copy of an array on the device; the array itself where it lies there.
-
-        Args:
-            x: an array.
-        """
+        """Copies an array to the device; returns the array itself where it lies there already."""
         if isinstance(x, DeviceArray):
             if x.owner is self:
                 return x
@@ -197,13 +181,13 @@ class DeviceInterpreter:
         return new_device_array(self._staging.send(x.data, x.spec), x.spec, x.weak)
 
     def receive(self, x: Any) -> DeviceArray:
-        """An array of another library on this device, without a copy where it lies as arrays of nnc do.
+        """Takes an array of another library that lies on this device, without a copy where its layout is that of nnc's arrays.
 
         Args:
-            x: has `__dlpack__`.
+            x: an array with `__dlpack__`.
 
         Raises:
-            BufferError, NotImplementedError, RuntimeError, TypeError, ValueError: its library does not hand it out.
+            BufferError, NotImplementedError, RuntimeError, TypeError, ValueError: its library does not give the elements.
         """
         device = self.device
         assert isinstance(device, SharingDevice)
@@ -213,11 +197,7 @@ class DeviceInterpreter:
         return new_device_array(memory, TensorSpec(shape, dtype))
 
     def copy(self, memory: DeviceMemory) -> DeviceMemory:
-        """A copy of the elements of an array.
-
-        Args:
-            memory: of the device.
-        """
+        """Copies the elements of an array."""
         nbytes = memory.block.nbytes
         twin = DeviceMemory(self.device, self.device.pool.allocate(nbytes, self.device.stream, "a copy"))
         source, target = (Elements(x.block, (nbytes,), np.uint8) for x in (memory, twin))
@@ -243,7 +223,7 @@ class DeviceInterpreter:
 
 
 def _graph_of(plan: Plan) -> Graph:
-    """The graph of one command."""
+    """Returns the graph of one command."""
     inputs = tuple(Symbol(spec) for spec in plan.specs)
     outputs = tuple(Symbol(spec) for spec in plan.outputs)
     return Graph(
@@ -267,7 +247,7 @@ def _has_effect(command: Command, graphs: Sequence[Graph]) -> bool:
 
 
 def make_interpreter(device: Accelerator) -> DeviceInterpreter:
-    """The interpreter of a device. With the first one, functions begin to ask where their arguments are."""
+    """Returns the interpreter of a device. With the first one, functions begin to ask where their arguments are."""
     LOCATORS[:] = [located]
     return DeviceInterpreter(device)
 
@@ -280,9 +260,9 @@ def located(args: Sequence[Any], kwargs: Mapping[str, Any]) -> AbstractContextMa
 
 
 def _place_of(values: Iterable[Any], ambient: Any) -> Any:
-    """The interpreter of the first array on a device, also of another library, among values and in the containers among them; None
-    where all arrays with axes are on the CPU, the ambient one where there is none. Each object is looked at once: graphs reach
-    theirs in many ways.
+    """Returns the interpreter of the first array on a device, also of another library, among values and in the containers among
+    them; None where all arrays with axes are on the CPU, the ambient one where there is none. Each object is looked at once:
+    graphs reach theirs in many ways.
     """
     todo, seen, found = list(values), set[int](), ambient
     while todo:
@@ -352,7 +332,7 @@ def device_put(tree: T, device: str | None = None) -> T:
 
 
 def _put(x: Any, device: str) -> Any:
-    """An array on a device; values of traces, which have none yet, are returned as they are."""
+    """Returns an array on a device; values of traces, which have none yet, are returned as they are."""
     value = as_value(as_operand(x, "device_put", "a leaf"))
     return value.to_device(device) if isinstance(value, Array) else value
 

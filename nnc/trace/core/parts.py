@@ -1,4 +1,4 @@
-"""Values of which each place along a named axis holds a part, in arguments and results: `Sharded` marks vectors, and the property
+"""Values that are split over the places along a named axis, in arguments and results: `Sharded` marks vectors, and the property
 `split_weights` of modules their weights (nnc.nn.parallel).
 """
 
@@ -18,12 +18,10 @@ from nnc.graph.rules import Value
 
 @dataclass(frozen=True)
 class Sharded:
-    """A pytree whose vectors, of `size` elements outside of the axis, are split over the places along it; numbers are not.
+    """A pytree whose vectors are split over the places along a named axis; its numbers are not.
 
     Args:
-        state: pytree of vectors and numbers.
-        size: elements of each vector.
-        axis_name: the axis.
+        size: elements of each whole vector.
     """
 
     state: Any
@@ -46,7 +44,7 @@ def part_size(size: int, places: int) -> int:
 
 
 def padded(x: Any, places: int) -> Value:
-    """A vector with zeros behind it, so that it has as many elements for each place."""
+    """Returns a vector with zeros behind it, so that it has as many elements for each place."""
     x = as_value(x)
     (size,) = spec_of(x).shape
     missing = part_size(size, places) * places - size
@@ -58,11 +56,10 @@ Split = tuple[tuple[str, int] | None, ...]
 
 
 def weight_splits(value: Any, axis_names: Sequence[str] | None = None) -> list[Split]:
-    """For each leaf of a pytree how it is split; () where it is whole.
+    """Returns for each leaf of a pytree how it is split; () where it is whole.
 
     Args:
-        value: a pytree.
-        axis_names: of a mesh; weights that are split over others are whole on it.
+        axis_names: the axes of a mesh; weights that are split over other axes are whole on it.
     """
     found: list[Split] = []
     for node in tree.flatten(value, _says)[0]:

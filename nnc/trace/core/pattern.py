@@ -112,7 +112,7 @@ def _take_fields(value: Any, children: list[Any], names: tuple[str, ...], settin
 
 
 def _takes_of(children: Sequence[Any]) -> list[Take] | None:
-    """The functions that take each child apart; an empty list where all are leaves, None where one has no pattern."""
+    """Returns the functions that take each child apart; an empty list where all are leaves, None where one has no pattern."""
     takes = [take for child in children if (take := make_pattern(child)) is not None]
     if len(takes) < len(children):
         return None

@@ -27,13 +27,13 @@ from nnc.graph.registry import alias, derivative, joined
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """A value whose n-th power is smoother than itself.
+    """A value whose n-th power is smoother than the value itself.
 
     Attributes:
-        made: by which command of which operands.
-        n: the power.
-        tangent: gives the tangent of the n-th power, None where it is zero.
-        line: another root of which this one is an odd function, and a function that gives their quotient at 0; None: itself.
+        made: the command that made it, with its operands.
+        n: the exponent of the power.
+        tangent: returns the tangent of the n-th power, None where it is zero.
+        line: another root of which this one is an odd function, and a function that returns their quotient at 0; None: itself.
     """
 
     made: Roots
@@ -76,16 +76,16 @@ class Operand:
         return self.origin is not None and other.origin is not None and self.origin.made.equals(other.origin.made)
 
     def line(self) -> tuple[Operand, Callable[[], Any]]:
-        """The root of which this root is an odd function, and a function that gives their quotient at 0."""
+        """Returns the root that this root is an odd function of, and a function that returns their quotient at 0."""
         known = self.origin.line if isinstance(self.origin, Root) else None
         return (self, lambda: full_like(self.primal, 1)) if known is None else known
 
     def power(self, n: int) -> Any:
-        """The n-th power of the primal."""
+        """Returns the n-th power of the primal."""
         return self.primal if n == 1 else ew.integer_pow(self.primal, exponent=n)
 
     def power_tangent(self, n: int) -> Any:
-        """The tangent of the n-th power, which is at least that of the origin."""
+        """Returns the tangent of the n-th power, which is at least that of the origin."""
         is_root = isinstance(self.origin, Root)
         tangent, known = (self.origin.tangent(), self.origin.n) if is_root else (self.tangent, 1)  # type: ignore[union-attr]
         return tangent if tangent is None or n == known else ew.safe_mul(tangent, self.power(n - known) * (n / known))
@@ -93,13 +93,7 @@ class Operand:
 
 @dataclass(frozen=True, slots=True)
 class Roots:
-    """A command with operands of which some are roots or powers, or that makes one.
-
-    Attributes:
-        command: any.
-        operands: of the command.
-        params: of the command.
-    """
+    """A command that makes a root, or that has roots or powers among its operands."""
 
     command: Command
     operands: tuple[Operand, ...]
@@ -121,7 +115,7 @@ class Roots:
         return 2 if self.command is ew.square or is_square else 0
 
     def tangent(self, output: Any) -> Any:
-        """The tangent of the result, where it is a power of a root or a root of a power; NotImplemented elsewhere."""
+        """Returns the tangent of the result, where it is a power of a root or a root of a power; NotImplemented elsewhere."""
         x = self.operands[0]
         if isinstance(x.origin, Root):
             if self.command is ew.pow_:
@@ -139,7 +133,7 @@ class Roots:
         return NotImplemented
 
     def origin(self) -> Origin:
-        """The facts about the result."""
+        """Returns the facts about the result."""
         command, operands = self.command, self.operands
         if command in root_of:
             order, rule = root_of[command]
@@ -159,7 +153,9 @@ class Roots:
         return Power(self, exponent) if is_power else None
 
     def line(self) -> tuple[Operand, Callable[[], Any]] | None:
-        """The root of which the result is an odd function, and a function that gives their quotient at 0; None: no other."""
+        """Returns the root that the result is an odd function of, and a function that returns their quotient at 0; None: no
+        other.
+        """
         x, *others = self.operands
         if self.command in _PRODUCTS and isinstance(others[0].origin, Root):
             x, others = others[0], [x]
@@ -177,7 +173,7 @@ class Roots:
 
 
 def _tangent_of_product(x: Operand, y: Operand) -> Any:
-    """The tangent of a product of two odd functions of one square root, which is smooth in the number under the root."""
+    """Returns the tangent of a product of two odd functions of one square root, which is smooth in the number under the root."""
     if not (isinstance(x.origin, Root) and isinstance(y.origin, Root)):
         return NotImplemented
     (base, first), (other, second) = x.line(), y.line()
@@ -190,7 +186,9 @@ def _tangent_of_product(x: Operand, y: Operand) -> Any:
 
 
 def _tangent_of_pow(x: Operand, root: Root, y: Operand, output: Any) -> Any:
-    """The tangent of a power of a root whose exponent is an array: from the root's power on by this, below by the usual rule."""
+    """Returns the tangent of a power of a root whose exponent is an array: from the root's power on by this, below by the usual
+    rule.
+    """
     by_exponent = (
         None if y.tangent is None else ew.safe_mul(y.tangent, ew.pow_slope_by_exponent(x.primal, y.primal, output))
     )
@@ -205,13 +203,13 @@ def _tangent_of_pow(x: Operand, root: Root, y: Operand, output: Any) -> Any:
 
 
 def _tangent_of_root(x: Operand, m: int, is_even: bool) -> Any:
-    """The tangent of x^m, or of |x|^m where the root is of an even order."""
+    """Returns the tangent of x^m, or of |x|^m where the root is of an even order."""
     t = x.power_tangent(m)
     return ew.mul(t, ew.sign(x.primal)) if is_even and m % 2 else t
 
 
 def _tangent_of_even(command: Command, x: Operand, root: Root) -> Any:
-    """The tangent of cos r or cosh r, which are smooth in r²: the slope over 2 r, times the tangent of r²."""
+    """Returns the tangent of cos r or cosh r, which are smooth in r²: the slope over 2 r, times the tangent of r²."""
     smooth = root.tangent() if root.n == 2 else None
     if smooth is None:
         return None if x.tangent is None else NotImplemented
@@ -222,7 +220,7 @@ def _tangent_of_even(command: Command, x: Operand, root: Root) -> Any:
 
 
 def _rule_of(command: Command, arity: int) -> Callable[[Roots, int], Any] | None:
-    """The rule that makes the tangent of the n-th power of a command's result, which is a root where an operand is one."""
+    """Returns the rule that makes the tangent of the n-th power of a command's result, which is a root where an operand is one."""
     if command in joined:
         return _join
     moves = element_as(command, Gathered) or (arity == 1 and command in alias)
@@ -233,7 +231,7 @@ def _rule_of(command: Command, arity: int) -> Callable[[Roots, int], Any] | None
 
 
 def _move(roots: Roots, n: int) -> Any:
-    """The rule of commands that move elements, or round them; other operands are indices."""
+    """Returns the rule of commands that move elements, or round them; other operands are indices."""
     x, *rest = roots.operands
     t = x.power_tangent(n)
     return None if t is None else bind(roots.command, [t, *(y.primal for y in rest)], dict(roots.params), ())[0]
@@ -273,7 +271,7 @@ def _quotient(roots: Roots, n: int) -> Any:
 
 
 def _odd(roots: Roots, n: int) -> Any:
-    """The rule of odd functions: at 0 their powers are those of the root times a number."""
+    """Returns the rule of odd functions: at 0 their powers are those of the root times a number."""
     (x,) = roots.operands
     smooth, out = x.power_tangent(n), bind(roots.command, [x.primal], {}, ())[0]
     rule = derivative[roots.command].jvp

@@ -113,7 +113,7 @@ def reads_of(code: CodeType) -> Reads:
 
 
 def _names_within(code: CodeType) -> set[str]:
-    """The names of globals and attributes in the functions within a function."""
+    """Returns the names of globals and attributes in the functions within a function."""
     inner = [constant for constant in code.co_consts if isinstance(constant, CodeType)]
     return {name for each in inner for name in (*each.co_names, *_names_within(each))}
 

@@ -47,7 +47,7 @@ class SpecialisedCall:
 def specialise(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], places: Sequence[int]
 ) -> SpecialisedCall | None:
-    """The specialised form of an eager call; None where the function does more than to run commands on its arrays."""
+    """Returns the specialised form of an eager call; None where the function does more than to run commands on its arrays."""
     assumptions = Assumptions()
     short = _specialise(function, args, kwargs, places, assumptions)
     if short is None or not assumptions.ranges:
@@ -57,7 +57,7 @@ def specialise(
 
 
 def _either(short: Run, whole: Run) -> Run:
-    """A call that goes the short way and, where its numbers are not usual, the whole one."""
+    """Returns a call that goes the short way and, where its numbers are not usual, the whole one."""
 
     def run(operands: Sequence[Any]) -> Any:
         result = short(operands)
@@ -70,7 +70,7 @@ def _specialise(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], places: Sequence[int],
     assumptions: Assumptions | None,
 ) -> SpecialisedCall | None:  # fmt: skip
-    """The specialised form of a call whose numbers are as assumed, or any, where nothing is assumed."""
+    """Returns the specialised form of a call whose numbers are as assumed, or any, where nothing is assumed."""
     operands = [x for i in places for x in (args[i] if isinstance(args[i], list) else (args[i],))]
     numbers = [type(x) in _WIDE for x in operands]
     weak = list(map(is_weak, operands))
@@ -115,7 +115,7 @@ def is_plain(value: Any) -> bool:
 
 
 def _narrowed(graph: Graph, numbers: Sequence[bool]) -> tuple[Graph, tuple[Cast | None, ...]] | None:
-    """The graph with numbers for inputs in the dtypes in which they are read, and how Python numbers become these.
+    """Returns the graph with numbers for inputs in the dtypes in which they are read, and how Python numbers become these.
 
     None where one is read in several dtypes.
     """
@@ -150,7 +150,7 @@ def _narrowed(graph: Graph, numbers: Sequence[bool]) -> tuple[Graph, tuple[Cast 
 
 
 def _cast(dtype: dtypes.DType) -> Cast:
-    """The conversion of a number to an array of a dtype."""
+    """Returns the conversion of a number to an array of a dtype."""
     if dtypes.is_integer(dtype) or dtypes.is_bool(dtype):
         return lambda x: np.array(x, dtype)
     if dtype in (dtypes.float32, dtypes.float64):

@@ -65,7 +65,9 @@ class ShapeDtypeStruct:
 
 @dataclass(frozen=True)
 class _Outline(ShapeDtypeStruct):
-    """Stands for a value of which shape, dtype and weakness matter: `dtype` is the one that it shows, `spec` that in memory."""
+    """Stands for a value when only shape, dtype and weakness matter: `dtype` is the dtype that users see, `spec` has the one in
+    memory.
+    """
 
     weak: dtypes.Weakness
 
@@ -92,12 +94,12 @@ def _size(number: Any) -> int:
 
 
 def argument_spec(leaf: Any) -> TensorSpec:
-    """The spec of an argument in memory, where Python numbers have 64 bits."""
+    """Returns the spec of an argument in memory, where Python numbers have 64 bits."""
     return TensorSpec((), dtypes.exact_dtype(leaf)) if dtypes.is_scalar(leaf) else spec_of(leaf)
 
 
 def shapes_of(value: Any) -> Any:
-    """A pytree with shapes, dtypes and weakness in place of the arrays and numbers."""
+    """Returns a pytree with shapes, dtypes and weakness in place of the arrays and numbers."""
     flat = FlatTree(value)
     return flat.build([outline(argument_spec(leaf), is_weak(leaf)) for leaf in flat.dynamic])
 
@@ -128,7 +130,7 @@ def stage_function(
 
 @api_boundary
 def make_graph(fun: Callable[..., object]) -> Callable[..., Graph]:
-    """The graph that `fun` traces to.
+    """Returns the graph that `fun` traces to.
 
     Args:
         fun: a function of pytrees of arrays.
@@ -158,7 +160,7 @@ def make_graph(fun: Callable[..., object]) -> Callable[..., Graph]:
 
 
 def close_graph(staged: Staged) -> Graph:
-    """The graph with captured arrays as constants.
+    """Returns the graph with captured arrays as constants.
 
     Raises:
         TraceError: it captures a tracer.

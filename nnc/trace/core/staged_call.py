@@ -30,7 +30,7 @@ Layout = int | None | tuple["Layout", ...]  # a result: the number of a part, No
 
 
 def record_call(function: Callable[..., Any], may_capture: bool, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The result of a pure function while something is staged."""
+    """Returns the result of a pure function while something is staged."""
     context = get_context()
     trace = context.staging
     if (
@@ -284,7 +284,7 @@ def _are_plain(nodes: Sequence[Node]) -> bool:
 
 
 def _outside(nodes: Sequence[Node], inputs: Sequence[Symbol], outputs: Sequence[Symbol]) -> list[Symbol]:
-    """The symbols that nodes, or outputs, read beside inputs and results of the nodes."""
+    """Returns the symbols that nodes, or outputs, read beside inputs and results of the nodes."""
     known, found = {*inputs}, []
     for node in nodes:
         for symbol in node.inputs:
@@ -308,12 +308,12 @@ def _results(result: Any) -> Iterator[Any]:
 
 
 def _kinds(results: Sequence[Any], operands: Sequence[Any]) -> tuple[tuple[bool, int | None], ...]:
-    """The weakness of each result, and the operand that it is, if it is one."""
+    """Returns the weakness of each result, and the operand that it is, if it is one."""
     return tuple([(x.weak, next((i for i, y in enumerate(operands) if x is y), None)) for x in results])
 
 
 def _layout(result: Any, numbers: Iterator[int] | None = None) -> Layout:
-    """The result with a number in the place of each part."""
+    """Returns the result with each part replaced by a number."""
     numbers = itertools.count() if numbers is None else numbers
     if type(result) is tuple:
         return tuple([_layout(x, numbers) for x in result])
@@ -321,7 +321,7 @@ def _layout(result: Any, numbers: Iterator[int] | None = None) -> Layout:
 
 
 def _build(layout: Layout, values: Sequence[Any]) -> Any:
-    """The result of a call with these values for its parts."""
+    """Returns the result of a call with these values for its parts."""
     if type(layout) is tuple:
         return tuple([_build(x, values) for x in layout])
     return None if layout is None else values[cast(int, layout)]

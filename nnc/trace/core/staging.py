@@ -36,14 +36,14 @@ class StagedTracer(Tracer):
         self.owner, self.spec, self.source, self.weak, self.symbol = trace, symbol.spec, source, weak, symbol
 
     def varying_over(self) -> Axes | None:
-        """The axes over which it varies, as its trace knows them."""
+        """Returns the axes over which it varies, as its trace knows them."""
         trace = cast("StagingTrace", self.owner)
         return union((trace.varying_over(self.symbol), entered(self, trace.level)))
 
     def check_field(self, is_module: bool) -> None:
-        """Called where a dataclass is taken apart that has this value in a field. Where numbers are operands
-        (nnc.compiled.freed_numbers), it may stand for a number, which is a setting otherwise: derivatives, maps and loops that take
-        the dataclass would treat it as another array. It may be a part of the result, but no parameter of a module.
+        """Checks a field of a dataclass that holds this value, when the dataclass is flattened. Where numbers become operands
+        (nnc.compiled.freed_numbers), the value may stand for a number, which otherwise is a setting: derivatives, maps and
+        loops would treat it as another array. It may be a part of the result, but no parameter of a module.
 
         Raises:
             TraceError: the function has to be traced for each number.
@@ -77,11 +77,11 @@ class StagingTrace:
         self.is_recording = False  # whether the first such call is being recorded
 
     def input(self, spec: TensorSpec, *, weak: dtypes.Weakness = False, name: str = "") -> StagedTracer:
-        """A new explicit input."""
+        """Returns a new explicit input."""
         return StagedTracer(self, self.builder.input(spec, name=name), get_context().source, weak)
 
     def symbol_of(self, value: Any) -> Symbol:
-        """The symbol that stands for `value` in this graph."""
+        """Returns the symbol that stands for `value` in this graph."""
         if type(value) is StagedTracer and value.owner is self:
             return value.symbol
         if isinstance(value, Array) and value.spec.shape == () and value.spec.dtype != TAPE:
@@ -130,10 +130,10 @@ class StagingTrace:
         return found
 
     def hide_spreads(self) -> dict[tuple[Any, ...], Symbol]:
-        """Lets the commands that follow find no broadcast that was recorded before, so that their nodes read their own operands.
+        """Hides the broadcasts recorded so far from the commands that follow, so that their nodes read their own operands.
 
         Returns:
-            The argument of `show_spreads`.
+            the argument for `show_spreads`.
         """
         before, self._spreads = self._spreads, {}
         return before
@@ -145,7 +145,7 @@ class StagingTrace:
         self._spreads = before
 
     def varying_over(self, symbol: Symbol) -> Axes | None:
-        """The axes over which a symbol varies; None where they are not known."""
+        """Returns the axes over which a symbol varies; None where they are not known."""
         return outer_axes(self.level)
 
     def is_known(self, symbol: Symbol) -> bool:
@@ -186,7 +186,7 @@ class NamedStagingTrace(StagingTrace):
         self._broadcasts: dict[Symbol, tuple[Any, dict[str, Any]]] = {}  # operands and parameters by results
 
     def named_input(self, spec: TensorSpec, weak: dtypes.Weakness, axes: Axes | None) -> StagedTracer:
-        """A new explicit input that varies over these axes."""
+        """Returns a new explicit input that varies over these axes."""
         tracer = self.input(spec, weak=weak)
         self._axes[tracer.symbol] = axes
         return tracer
@@ -196,13 +196,13 @@ class NamedStagingTrace(StagingTrace):
         self._axes[tracer.symbol] = axes
 
     def varying_over(self, symbol: Symbol) -> Axes | None:
-        """The axes over which a symbol varies; constants vary over none but those of `entry`, here and outside."""
+        """Returns the axes over which a symbol varies; constants vary over none but those of `entry`, here and outside."""
         if symbol in self._axes:
             return self._axes[symbol]
         return self.constant_axes if is_differentiable(symbol.spec) else NOWHERE
 
     def symbol_of(self, value: Any) -> Symbol:
-        """The symbol that stands for `value` in this graph."""
+        """Returns the symbol that stands for `value` in this graph."""
         value = self._enter(value)
         symbol = super().symbol_of(value)
         if isinstance(value, Tracer) and value.owner is not self:
@@ -210,15 +210,17 @@ class NamedStagingTrace(StagingTrace):
         return symbol
 
     def _enter(self, value: Any) -> Any:
-        """A value; in place of a captured one, one that varies over the axes of `entry` and is made outside of this trace."""
+        """Returns a value; in place of a captured one, one that varies over the axes of `entry` and is made outside of this
+        trace.
+        """
         return self._vary(value, self.entry) if self.entry and self._is_captured(value) else value
 
     def _is_captured(self, value: Any) -> bool:
         return isinstance(value, Tracer) and value.owner is not self and is_differentiable(value.spec)
 
     def _vary(self, value: Any, axes: Axes) -> Any:
-        """A value that varies over these axes, too. It is made as early as can be, outside of this trace and before a broadcast, so
-        that the cotangents of all iterations and elements are added before those of the places.
+        """Returns a value that varies over these axes, too. It is made as early as can be, outside of this trace and before a
+        broadcast, so that the cotangents of all iterations and elements are added before those of the places.
         """
         if type(value) is StagedTracer and value.owner is self and value.symbol in self._broadcasts:
             operand, params = self._broadcasts[value.symbol]
@@ -280,7 +282,7 @@ class Staged:
 
 
 def axes_of(values: Sequence[Any]) -> list[Axes | None] | None:
-    """The named axes over which values vary, for `stage`; None outside of named axes."""
+    """Returns the named axes over which values vary, for `stage`; None outside of named axes."""
     return [varying_over(x) for x in values] if get_context().axes else None
 
 
@@ -291,14 +293,13 @@ def stage(
     """Traces `fun`, which takes and returns flat sequences of values, on abstract arguments.
 
     Args:
-        fun: the function.
-        specs: of the arguments.
-        weak: which of them take the dtype of arrays that they meet.
-        name: of the graph.
+        specs: the specs of the arguments.
+        weak: which arguments take the dtype of arrays that they meet.
+        name: the graph's name.
         axes: the named axes over which each argument varies (`axes_of`); None outside of named axes, and for functions whose
             commands are aligned already, as the functions of rules are.
         entry: axes over which captured values are made to vary.
-        linear: whether it is a graph of tangents, to be transposed later: users' backward rules stay as they are.
+        linear: whether the graph computes tangents, to be transposed later; users' backward rules are then kept as they are.
     """
     weak = weak or [False] * len(specs)
     trace = StagingTrace(name, linear) if axes is None else NamedStagingTrace(name, entry)

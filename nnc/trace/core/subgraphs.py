@@ -70,7 +70,7 @@ def _call_transpose(
 def batch_graphs(
     size: int, operands: Sequence[Value], batched: Sequence[bool], graph: Graph
 ) -> tuple[tuple[Value, ...], tuple[bool, ...]]:
-    """A sub-graph's outputs for all rows, and which of them have the batch axis."""
+    """Returns a sub-graph's outputs for all rows, and which of them have the batch axis."""
     outputs, out_batched = run_batched(lambda *values: graph.evaluate(values), size, operands, batched)
     return tuple(outputs), tuple(out_batched)
 
@@ -162,7 +162,7 @@ def _is_traced(leaves: Sequence[Any]) -> bool:
 
 
 def input_values(leaves: Sequence[Any]) -> list[Any]:
-    """The leaves as inputs of a graph; Python numbers are weak ones."""
+    """Returns the leaves as inputs of a graph; Python numbers are weak ones."""
     return [as_value(x) if dtypes.is_scalar(x) else x for x in leaves]
 
 
@@ -208,8 +208,8 @@ def bind_for_rows(
     graph: Graph,
     same: Sequence[bool] | None = None,
 ) -> tuple[tuple[Value, ...], tuple[bool, ...]]:
-    """A command with the sub-graph `graph`, once for all rows. Every output has the batch axis, but outputs that are the `same` in
-    all rows.
+    """Returns a command with the sub-graph `graph`, once for all rows. Every output has the batch axis, but outputs that are
+    the `same` in all rows.
 
     The sub-graph's constants become operands, behind the others.
     """
@@ -227,7 +227,7 @@ def bind_for_rows(
 
 
 def one_row(x: Value, batched: bool) -> Value:
-    """A row of a value that is the same in all rows."""
+    """Returns a row of a value that is the same in all rows."""
     return reshape(slice_axis(x, 0, 0, 1), shape=spec_of(x).shape[1:]) if batched else x
 
 

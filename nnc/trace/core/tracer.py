@@ -30,7 +30,7 @@ class Tracer(ArrayMethods):
         self.owner, self.spec, self.source, self.weak = trace, spec, source, weak
 
     def concrete(self, what: str, fix: str = "") -> NDArray:
-        """The value as a NumPy array.
+        """Returns the value as a NumPy array.
 
         Raises:
             TraceError: the tracer is abstract.
@@ -53,7 +53,7 @@ class Tracer(ArrayMethods):
         return CPU if context.device is None else str(context.device.device.name)
 
     def varying_over(self) -> Any:
-        """The named axes over which it varies (nnc.trace.core.axes); None where its trace does not know."""
+        """Returns the named axes over which it varies (nnc.trace.core.axes); None where its trace does not know."""
         return frozenset()
 
     def block_until_ready(self) -> Tracer:
@@ -62,7 +62,7 @@ class Tracer(ArrayMethods):
 
     @api_boundary
     def item(self, *index: int) -> Any:
-        """The one element as a Python number, or the element at an index, where the value is known."""
+        """Returns the one element as a Python number, or the element at an index, where the value is known."""
         value = super().item(*index)
         self._warn_constant("item")
         return value

@@ -48,7 +48,7 @@ def vmap(
         fun: function of pytrees.
         in_axes: the axis of each positional argument to map over: an int, None (not mapped), or a pytree of them that
             is a prefix of the arguments'.
-        out_axes: where the axis goes in the result, likewise.
+        out_axes: where the axis goes in the result, in the same form.
         axis_name: a name for the axis. Within `fun`, nnc.psum and the other collectives join the values of all rows by it, and
             gradients of values that are the same in all rows are sums over the rows.
         axis_size: size of the mapped axis, needed where no argument is mapped.
@@ -148,7 +148,7 @@ _NOT_MAPPED = _NotMapped()
 
 
 def _spread(axes: Any, value: Any, name: str) -> list[int | None]:
-    """The axis that `axes`, a prefix of the tree `value`, gives for each leaf."""
+    """Returns the axis that `axes`, a prefix of the tree `value`, gives for each leaf."""
     marked = tree.map(lambda x: _NOT_MAPPED if x is None else x, axes, is_leaf=lambda x: x is None)
     spread = tree.broadcast_prefix(marked, value, where=f"nnc.vmap: {name}")
     for axis in spread:
@@ -159,7 +159,7 @@ def _spread(axes: Any, value: Any, name: str) -> list[int | None]:
 
 
 def _leaf_axes(flat: FlatFunction, in_axes: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[int | None]:
-    """The mapped axis of each dynamic leaf, counted from the front."""
+    """Returns the mapped axis of each dynamic leaf, counted from the front."""
     if isinstance(in_axes, tuple) and len(in_axes) != len(args):
         problem = f"in_axes has {len(in_axes)} entries for {len(args)} positional arguments."
         fix = "give one entry for each positional argument, or one for all."
@@ -201,7 +201,7 @@ def _to_front(x: Any, axis: int) -> Value:
 
 
 def _place(x: Value, is_mapped: bool, axis: int | None, size: int) -> Value:
-    """An output with its batch axis where `out_axes` wants it."""
+    """Returns an output with its batch axis where `out_axes` wants it."""
     if axis is None:
         if is_mapped:
             problem = "out_axes is None for a result that differs from row to row."

@@ -30,7 +30,7 @@ class View:
     last: tuple[Plan, ...] = ()
 
     def read(self, base: Any) -> Any:
-        """The present elements of the view."""
+        """Returns the present elements of the view."""
         whole = base.shape == self.shape and self.offset == 0
         x = base
         if not whole:
@@ -43,7 +43,7 @@ class View:
 
 
 def view_of(variable: Any, plans: Sequence[Plan]) -> View | None:
-    """The view that commands make of a variable, one after the other; None where their result is a value of its own."""
+    """Returns the view that commands make of a variable, one after the other; None where their result is a value of its own."""
     view: View | None = variable.view or View(weakref.ref(variable), variable.binding, 0, variable.shape)
     for plan in plans:
         view = _through(view, plan) if view is not None else None
@@ -62,7 +62,7 @@ def _through(view: View, plan: Plan) -> View | None:
 
 
 def _contiguous(plan: Plan, spec: TensorSpec) -> int | None:
-    """The first element of the result within the operand, if the result is one run of elements."""
+    """Returns the first element of the result within the operand, if the result is one run of elements."""
     if plan.command is reshape:
         return 0
     if plan.command is transpose:

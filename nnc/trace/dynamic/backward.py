@@ -57,7 +57,7 @@ class Backward:
 def take_apart(
     operations: Sequence[Operation], targets: Sequence[Binding], sources: Sequence[Binding]
 ) -> tuple[Structure, list[Binding]]:
-    """The structure of operations, and the bindings in the order of their numbers."""
+    """Returns the structure of operations, and the bindings in the order of their numbers."""
     bindings: list[Binding] = []
     numbers: dict[Binding, int] = {}
 
@@ -84,7 +84,7 @@ def take_apart(
 
 
 def differentiate(structure: Structure, lines: Sequence[SourceLine | None]) -> Backward:
-    """The derivative of a structure; `lines` are the user's, one for each step, for nodes and errors.
+    """Derives the gradient program of a structure; `lines` are the user's, one for each step, for nodes and errors.
 
     Raises:
         UnsupportedError: a command has no derivative.
@@ -172,7 +172,9 @@ def _push(
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """The values that the derivative of one command reads: positions of inputs and of outputs; and which outputs move at all."""
+    """The values that the derivative of one command reads, as positions of inputs and of outputs; and the outputs that have a
+    derivative.
+    """
 
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]

@@ -135,7 +135,7 @@ class Variable(Tracer):
         return CPU if held is None else held.device
 
     def concrete(self, what: str = "", fix: str = "") -> NDArray:
-        """The elements as a NumPy array."""
+        """Returns the elements as a NumPy array."""
         return array_of(self.binding).data
 
     @property
@@ -265,7 +265,7 @@ class Recorder:
     # -- variables -----------------------------------------------------------------------------------------------------
 
     def make(self, value: Any, constant: bool) -> Variable:
-        """A variable, bound to an array unless `value` is None.
+        """Returns a variable, bound to an array unless `value` is None.
 
         Args:
             value: anything nnc makes an array of, or None.
@@ -372,7 +372,7 @@ class Recorder:
         return not self.uses_devices
 
     def follow(self, call: SpecialisedCall, values: Sequence[Any]) -> Any:
-        """The result of a public function whose commands are known, on variables, arrays and numbers.
+        """Returns the result of a public function whose commands are known, on variables, arrays and numbers.
 
         Args:
             call: the function's commands for such arguments.
@@ -402,7 +402,7 @@ class Recorder:
         Args:
             routine: commands.
             values: their operands: variables, arrays and numbers.
-            bindings: of the results.
+            bindings: the bindings of the results.
         """
         results = []
         for binding in bindings:
@@ -504,7 +504,7 @@ class Recorder:
 
 
 class Notes:
-    """The record of the commands that ran, and on which operands: two runs with equal `lines` did the same."""
+    """Records the commands that ran, with their operands: two runs with equal `lines` did the same."""
 
     def __init__(self) -> None:
         self.lines: list[Any] = []
@@ -526,18 +526,18 @@ class Notes:
 
 
 def array_of(binding: Binding) -> Array:
-    """The array of a binding that a variable holds."""
+    """Returns the array of a binding that a variable holds."""
     if binding.array is None:
         raise InternalError("an array was released while it could still be read")
     return binding.array
 
 
 def concrete_array(value: Any, where: str) -> Array:
-    """An array with a value, not a tracer. Memory that others can write to is copied.
+    """Returns an array with a value, not a tracer. Memory that others can write to is copied.
 
     Raises:
         TraceError: the value is traced.
-        NncError: nnc makes no array of it.
+        NncError: nnc cannot make an array of it.
     """
     is_view = isinstance(value, np.ndarray) and (value.flags.writeable or value.base is not None)
     array = asarray(as_operand(value, where, "the value"), copy=is_view or is_foreign(type(value)) or None)
@@ -553,7 +553,9 @@ def concrete_array(value: Any, where: str) -> Array:
 
 
 def device_of(arrays: Sequence[Array], ambient: DeviceInterpreter | None = None) -> DeviceInterpreter | None:
-    """The interpreter of the first array on a device; the ambient one where no array has axes, and else None for the CPU."""
+    """Returns the interpreter of the first array on a device; the ambient one where no array has axes, and else None for the
+    CPU.
+    """
     owners = (x.owner for x in arrays if isinstance(x, DeviceArray))
     found: DeviceInterpreter | None = next(
         (owner for owner in owners if owner is not None), None

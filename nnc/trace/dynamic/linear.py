@@ -45,10 +45,11 @@ class LinearPart:
 
 
 def split(graph: Graph, active: Sequence[bool]) -> tuple[Staged, LinearPart] | None:
-    """The forward part of a graph, which returns its results and residuals, and the linear part in the `active` inputs.
+    """Splits a graph into a forward part, which returns its results and residuals, and a part that is linear in the `active`
+    inputs.
 
     Returns:
-        None where a loop hands a tape over, which no program returns.
+        both graphs; None where a loop returns a tape, which no program can return.
     """
     trace = StagingTrace(graph.name)
     moving = tuple([on and is_differentiable(spec) for on, spec in zip(active, graph.input_specs, strict=True)])

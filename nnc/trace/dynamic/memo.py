@@ -57,7 +57,7 @@ class Memo:
         return (what, *map(_identity, operands)) if self.limit else None
 
     def find(self, key: Hashable) -> Results | None:
-        """The results of a run like this one."""
+        """Returns the results of a run like this one."""
         if self._stale:
             self.drop_stale()
         entry = self._entries.find(key)
@@ -89,7 +89,7 @@ class Memo:
 
 
 def _identity(x: Array) -> Hashable:
-    """The elements, if there are few of them or only one, repeated; else which array it is."""
+    """Returns the elements, if there are few of them or only one, repeated; else which array it is."""
     try:
         data = x.memory
         is_large = data.nbytes > _BY_CONTENT

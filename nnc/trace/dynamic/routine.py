@@ -102,7 +102,7 @@ class Routine:
     def of(
         cls, given: Sequence[TensorSpec], constants: Sequence[Array], steps: Sequence[Step], results: Places, name: str
     ) -> Routine:
-        """The routine of these steps on operands of the specs `given`."""
+        """Returns the routine of these steps on operands of the specs `given`."""
         operands = len(given)
         specs = [*given, *[x.spec for x in constants]]
         makers: dict[int, Step] = {}
@@ -184,7 +184,7 @@ class Routine:
 
 
 def routine_of(plan: Plan, results: int | None = None) -> Routine:
-    """The routine of one command, of which variables will hold the first `results`, or all."""
+    """Makes the routine of one command; variables will hold its first `results`, or all."""
     known: Routine | None = plan.known.get(Routine)
     if known is None:
         count = len(plan.specs)
@@ -194,7 +194,7 @@ def routine_of(plan: Plan, results: int | None = None) -> Routine:
 
 
 def routine_of_call(call: SpecialisedCall) -> Routine:
-    """The routine of a call of a public function."""
+    """Returns the routine of a call of a public function."""
     known: Routine | None = call.known.get(Routine)
     if known is None:
         steps, constants, place = take_apart(call.graph)
@@ -219,7 +219,7 @@ def runner(routine: Routine, record: Record, make: MakeProgram) -> Run:
 
 
 def _compiled(routine: Routine, record: Record, make: MakeProgram) -> Run:
-    """The routine as a program that returns a view of a result for each view that is kept."""
+    """Returns the routine as a program that returns a view of a result for each view that is kept."""
     first = routine.first
     makers = {place: (plan, places) for plan, places, outputs in routine.placed() for place in outputs}
     yielded: list[int] = []
@@ -258,7 +258,7 @@ def _compiled(routine: Routine, record: Record, make: MakeProgram) -> Run:
 
 
 def _as_graph(routine: Routine, yielded: Sequence[int]) -> tuple[Graph, list[int]]:
-    """The commands as a graph that yields the values at these places, and the places that it reads."""
+    """Returns the commands as a graph that yields the values at these places, and the places that it reads."""
     symbols: dict[int, Symbol] = {}
     nodes, read = [], []
     for plan, places, ours in routine.placed():
@@ -274,7 +274,7 @@ def _as_graph(routine: Routine, yielded: Sequence[int]) -> tuple[Graph, list[int
 
 
 def _kinds_of(plan: Plan, most: int, needs: Needs | None) -> list[int]:
-    """The kinds of a command's results; `most` is the highest of its operands'."""
+    """Returns the kinds of a command's results; `most` is the highest of its operands'."""
     if needs is None:
         return [min(most, CONSTANT)] * len(plan.outputs)
     linear: LinearPart | None = plan.known.get(LinearPart)

@@ -67,7 +67,7 @@ class Binding:
         return ACTIVE if self.active else FOREIGN if self.foreign else CONSTANT
 
     def own_array(self) -> Array:
-        """The array, for a caller that may donate it: one that no other binding holds, on the same memory."""
+        """Returns the array, for a caller that may donate it: one that no other binding holds, on the same memory."""
         if self.array is None:
             raise InternalError("an array was released while it could still be read")
         if self.is_shared and type(self.array) is not Array:
@@ -204,7 +204,7 @@ def _is_wanted(binding: Binding) -> bool:
 
 
 def history(targets: Iterable[Binding]) -> list[Operation]:
-    """The operations that `targets` were computed with, in the order in which they ran; constants on the way have none."""
+    """Returns the operations that `targets` were computed with, in the order in which they ran; constants on the way have none."""
     found: dict[int, Operation] = {}
     pending = [binding.maker for binding in targets]
     while pending:

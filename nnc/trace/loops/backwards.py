@@ -26,14 +26,14 @@ class Pulled:
 
 @dataclass(frozen=True, slots=True)
 class Backwards:
-    """An iteration of a linear loop, to be run backwards.
+    """An iteration of a linear loop, for the loop that runs it backwards.
 
     Attributes:
-        graph: of the iteration.
+        graph: the graph of an iteration.
         xs: which sequences are linear operands.
-        carries: how many values are carried, all of which are linear.
+        carries: the number of carried values, all of which are linear.
         captured: which captured values are linear operands.
-        given: of which results there are cotangents: carried values, then rows.
+        given: which results have cotangents: carried values, then rows.
     """
 
     graph: Graph
@@ -43,8 +43,8 @@ class Backwards:
     given: Flags
 
     def trace(self) -> tuple[Staged, Pulled]:
-        """The iteration (elements, cotangents of rows, of carried values, sums, captured values), and the operands that get
-        cotangents. No others take part: they would get zeros, and zero times infinity is not zero.
+        """Returns the iteration (elements, cotangents of rows, of carried values, sums, captured values), and the operands that
+        get cotangents. No others take part: they would get zeros, and zero times infinity is not zero.
         """
         pulled = self._reached()
         while True:  # rules may return no cotangent of an operand on which a result depends
@@ -54,7 +54,7 @@ class Backwards:
             pulled = found
 
     def _reached(self) -> Pulled:
-        """The operands on which results with cotangents depend, in this iteration or a later one: the least fixed point."""
+        """Returns the operands on which results with cotangents depend, in this iteration or a later one: the least fixed point."""
         graph, count = self.graph, self.carries
         elements, carried, held = self._inputs()
         wanted = self.given
@@ -73,12 +73,12 @@ class Backwards:
             wanted = more
 
     def _inputs(self) -> tuple[Sequence[Symbol], Sequence[Symbol], Sequence[Symbol]]:
-        """The elements, the carried values and the captured values of an iteration."""
+        """Returns the elements, the carried values and the captured values of an iteration."""
         inputs, a = self.graph.inputs[1:], len(self.xs)
         return inputs[:a], inputs[a : a + self.carries], inputs[a + self.carries :]
 
     def _stage(self, pulled: Pulled) -> tuple[Staged, Pulled]:
-        """The iteration, where these operands get cotangents, and the ones of them that do."""
+        """Returns the iteration, where these operands get cotangents, and the ones of them that do."""
         graph, count, rows = self.graph, self.carries, self.given[self.carries :]
         elements, carried, held = self._inputs()
         every = (False, *self.xs, *(True,) * count, *self.captured)

@@ -1,4 +1,4 @@
-"""Scans of a traced iteration, of which several run together as a block (`unroll=`)."""
+"""Scans that run several traced iterations together as a block (`unroll=`)."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Blocks:
         return stage(body, [ITERATION, *elements, *explicit[self.xs :]], name=graph.name)
 
     def _shifted(self, first: int) -> Staged:
-        """The iteration, where numbers begin at `first`."""
+        """Returns the iteration, where numbers begin at `first`."""
         graph, captured = self.iteration.graph, self.iteration.captured
         if graph.inputs[0] not in graph.reads:
             return self.iteration

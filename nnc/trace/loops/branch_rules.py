@@ -83,7 +83,7 @@ def _push(
     count = len(moving)
 
     def filled(staged: Staged, own: Flags) -> Staged:
-        """The branch with a tangent of each result that moves in some branch."""
+        """Returns the branch with a tangent of each result that moves in some branch."""
 
         def change(results: Sequence[Any]) -> list[Any]:
             return [*results[:count], *fill_zeros(results[:count], fill(results[count:], own), moving)]
@@ -97,7 +97,9 @@ def _push(
 
 
 def _with_results(staged: Staged, change: Callable[[list[Any]], Sequence[Any]]) -> Staged:
-    """A traced branch with other results, made of its own ones. It is not traced again: its nodes are recorded as they are."""
+    """Returns a traced branch with other results, made of its own ones. It is not traced again: its nodes are recorded as they
+    are.
+    """
     graph = staged.graph
     specs = graph.input_specs[: staged.num_explicit]
 
@@ -127,8 +129,8 @@ def _linearize(
 
 
 def _linearize_branch(graph: Graph, active: Flags) -> tuple[Staged, Linearized, tuple[Symbol, ...]]:
-    """A branch that yields its results and the residuals of its linear part; the linear part; the symbols of residuals that are
-    neither inputs nor captured.
+    """Returns a branch that yields its results and the residuals of its linear part; the linear part; the symbols of residuals
+    that are neither inputs nor captured.
     """
     box: list[Linearized] = []
 
@@ -166,7 +168,7 @@ def _share_slots(kept: Sequence[Sequence[Symbol]]) -> tuple[list[TensorSpec], li
 
 
 def _with_slots(staged: Staged, count: int, places: dict[int, Symbol], slots: Sequence[TensorSpec]) -> Staged:
-    """The branch with its slots filled and the others' zero."""
+    """Returns the branch with its slots filled and the others' zero."""
 
     def filled(results: list[Any]) -> list[Any]:
         kept = dict(zip(places, results[count:], strict=True))
@@ -260,13 +262,15 @@ def _batch(
 
 
 def _batch_all(size: int, chosen: Value, rest: Sequence[Value], flags: Flags, graph: Graph) -> list[Value]:
-    """A branch for all rows."""
+    """Returns a branch for all rows."""
     outputs, found = run_batched(lambda *v: graph.evaluate(v), size, rest, flags)
     return [lead(size, y, f) for y, f in zip(outputs, found, strict=True)]
 
 
 def _batch_where(size: int, chosen: Value, rest: Sequence[Value], flags: Flags, graph: Graph) -> list[Value]:
-    """A branch that may raise or holds a loop: it runs if a row takes it, and gets such a row in place of each that does not."""
+    """Returns a branch that may raise or holds a loop: it runs if a row takes it, and gets such a row in place of each that
+    does not.
+    """
 
     def body(chosen: Any, *values: Any) -> list[Any]:
         return _batch_all(size, chosen, in_place_of_others(chosen, values, flags), flags, graph)
@@ -281,7 +285,9 @@ def _batch_where(size: int, chosen: Value, rest: Sequence[Value], flags: Flags, 
 
 
 def _checked_rows(index: Value, count: int) -> Value:
-    """The rows' indices, after a branch on them that exists only where all are in range: one that is not raises when run."""
+    """Returns the rows' indices, after a branch on them that exists only where all are in range: one that is not raises when
+    run.
+    """
     low, high = as_value(np.int64(0)), as_value(np.int64(count))
     inside = bitwise_and(
         greater_equal(index, broadcast_to(low, shape=index.spec.shape)),
@@ -311,7 +317,7 @@ def _batch_branches(
     together = tuple(any(column) for column in zip(*every, strict=True))
 
     def led(staged: Staged, own: Flags) -> Staged:
-        """The branch, whose results have the batch axis where those of some branch have it."""
+        """Returns the branch, whose results have the batch axis where those of some branch have it."""
 
         def change(results: Sequence[Any]) -> list[Any]:
             return [lead(size, y, f) if on else y for y, f, on in zip(results, own, together, strict=True)]

@@ -52,7 +52,7 @@ def cond(pred: Any, true_fun: Fun, false_fun: Fun, *operands: Any) -> Any:
     Args:
         pred: bool scalar.
         true_fun: runs where `pred` holds.
-        false_fun: runs where it does not; results of one structure, shapes and dtypes.
+        false_fun: runs where it does not; both results have the same structure, shapes and dtypes.
         *operands: arguments of the branches, pytrees.
 
     Raises:
@@ -139,7 +139,7 @@ def case_of(
 ) -> R: ...
 @spelled  # type: ignore[misc]  # mypy tells *Ts from *Any
 def case_of(index: Any, branches: Sequence[Fun] | Mapping[int, Fun], *operands: Any, bypass: Any = None) -> Any:
-    """The branch of number `index` on `operands`; where there is none, no branch runs and the result is `bypass`.
+    """Returns the branch of number `index` on `operands`; where there is none, no branch runs and the result is `bypass`.
 
     Args:
         index: integer scalar.
@@ -239,8 +239,8 @@ def _branch(where: str, index: Value, branches: Sequence[Fun], operands: tuple[A
 def _common_specs(
     traced: Sequence[tuple[Staged, FlatTree, list[dtypes.Weakness]]], axes: Sequence[Axes | None] | None, entry: Axes
 ) -> list[Staged]:
-    """The branches with weak results (Python numbers) converted to the dtype of the others, and results that vary over the named
-    axes over which those of some branch do, or its index.
+    """Returns the branches with weak results (Python numbers) converted to the dtype of the others, and results that vary over
+    the named axes over which those of some branch do, or its index.
     """
     stages = []
     wanted = _wanted(traced)

@@ -58,11 +58,12 @@ class Carry:
         self.axes = following
 
     def accept(self, following: Any, fun: Any) -> tuple[list[Any], dict[int, tuple[dtypes.DType, dtypes.Weakness]]]:
-        """The leaves of the carry that `fun` returned, and the dtypes and weakness that weak starting values have to take first.
+        """Returns the leaves of the carry that `fun` returned, and the dtypes and weakness that weak starting values have to
+        take first.
 
         Raises:
-            TreeError: it has another structure.
-            ShapeError: a value has another shape or dtype; all are listed.
+            TreeError: the carry has another structure.
+            ShapeError: some values have another shape or dtype; the message lists all of them.
         """
         given, source, lines_of = FlatTree(following), name_of(fun), {name_of(fun): definition_of(fun)}
         if given.treedef != self.tree.treedef:
@@ -104,15 +105,14 @@ class Carry:
         return result, changed
 
     def settle_weak(self, body: Graph, carried: Sequence[Symbol], following: Sequence[Symbol]) -> bool:
-        """Whether the results of an iteration that are weak stay so in later ones.
+        """Returns whether the weak results of an iteration stay weak in later ones.
 
-        A value that begins weak and is strong after an iteration makes results strong that depend on it, from the next iteration
-        on. Such values are then strong from the beginning, and the iteration has to be traced again.
+        A value that begins weak but is strong after an iteration makes the results that depend on it strong from the next
+        iteration on. Such values must be strong from the beginning, and the iteration has to be traced again.
 
         Args:
-            body: the graph of an iteration.
-            carried: its inputs for the carry.
-            following: its outputs for the carry of the next iteration.
+            carried: the graph's inputs for the carry.
+            following: the graph's outputs for the carry of the next iteration.
         """
         turned = [
             i for i, (before, after) in enumerate(zip(self.weak, self._stays_weak, strict=True)) if before and not after
@@ -129,7 +129,7 @@ class Carry:
         return False
 
     def build(self, results: Sequence[Any]) -> Any:
-        """The carry after the loop: a value is weak where the first one was, and the ones that the function returns are."""
+        """Returns the carry after the loop: a value is weak where the first one was, and the ones that the function returns are."""
         pairs = zip(results, self._stays_weak, strict=True)
         return self.tree.build([with_weakness(x, weak) for x, weak in pairs])
 

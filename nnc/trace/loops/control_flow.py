@@ -39,7 +39,7 @@ Fun = Callable[..., Any]
 
 
 def _call(fun: Fun, where: str, form: str, *args: Any) -> Any:
-    """The result of a user's function that a loop calls as `form` says."""
+    """Returns the result of a user's function that a loop calls as `form` says."""
     return call_function(fun, args, where=where, fix=f"define it as {form}.")
 
 
@@ -180,7 +180,7 @@ def fori_loop(lower: Any, upper: Any, body_fun: Fun, init_val: Any, *, unroll: i
 
     Args:
         lower: first i, an int or an integer scalar.
-        upper: end of i, which is left out; likewise.
+        upper: end of i, which is left out; an int or an integer scalar.
         body_fun: (i, carry) -> carry.
         init_val: the carry at first.
         unroll: iterations traced together, True for all; both bounds must then be Python ints.
@@ -220,7 +220,7 @@ def fori_loop(lower: Any, upper: Any, body_fun: Fun, init_val: Any, *, unroll: i
 
 
 def _counted(lower: int, upper: int, body_fun: Fun, init_val: Any, unroll: int | None) -> Any:
-    """A `fori_loop` of known length, which is a scan."""
+    """Returns a `fori_loop` of known length, which is a scan."""
     count = max(0, upper - lower)
 
     def step(carry: Any, i: Any) -> Any:
@@ -321,7 +321,7 @@ def scan(
         init: the carry at first.
         xs: sequences with one leading length, or None.
         length: number of iterations, where xs is None.
-        reverse: from the last row to the first; ys keep their places.
+        reverse: whether to go from the last row to the first; ys keep their places.
         unroll: iterations traced together, True for all.
         checkpoint: the residuals that are kept for the reverse pass, as in `while_loop`.
 
@@ -344,7 +344,7 @@ def scan(
 
 
 def _block_of(where: str, unroll: Any, count: int) -> int:
-    """The number of iterations that are traced together; True stands for all, False and None for one."""
+    """Returns the number of iterations that are traced together; True stands for all, False and None for one."""
     if unroll is None or isinstance(unroll, bool):
         return max(1, count) if unroll else 1
     if not isinstance(unroll, (int, np.integer)) or unroll < 1:
@@ -459,7 +459,7 @@ def map(f: Fun, xs: Any, *, batch_size: int | None = None) -> Any:
 
 @spelled
 def associative_scan(fn: Callable[[X, X], X], elems: X, reverse: bool = False, axis: int = 0) -> X:
-    """All prefixes of a sequence combined by an associative function, in log2(n) steps (Blelloch, 1990).
+    """Returns all prefixes of a sequence combined by an associative function, in log2(n) steps (Blelloch, 1990).
 
     Args:
         fn: (a, b) -> c, associative, on pytrees like `elems` with any length along `axis`.
@@ -505,7 +505,7 @@ def associative_scan(fn: Callable[[X, X], X], elems: X, reverse: bool = False, a
 
 
 def _kind_of(result: Any) -> str:
-    """The type of a result, and the number of elements of a tuple."""
+    """Returns the type of a result, and the number of elements of a tuple."""
     return f"a tuple of {len(result)}" if isinstance(result, tuple) else f"a {type(result).__name__}"
 
 

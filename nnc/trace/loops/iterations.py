@@ -39,12 +39,12 @@ Flags = tuple[bool, ...]
 
 
 def nodes_so_far() -> int:
-    """The number of nodes of the graph being staged: the place of the test of a `while`."""
+    """Returns the number of nodes of the graph being staged: the place of the test of a `while`."""
     return int(get_context().staging.builder.num_nodes)
 
 
 def prune(graph: Graph, keep: Sequence[int]) -> Graph:
-    """The graph with only these outputs and the nodes that they need."""
+    """Returns the graph with only these outputs and the nodes that they need."""
     return graph.restrict(tuple(graph.outputs[i] for i in keep))
 
 
@@ -61,7 +61,7 @@ def spread(found: Flags, flags: Flags) -> Flags:
 
 
 def both(x: Flags, y: Flags) -> Flags:
-    """The places that both mark."""
+    """Returns the places that both mark."""
     return tuple(a and b for a, b in zip(x, y, strict=True))
 
 
@@ -222,7 +222,7 @@ def _linear_body(
     nonzero: Flags,
     moving: Moving,
 ) -> Staged:
-    """The iteration of the linear `scan`; see `Linearization.linear` for its inputs."""
+    """Returns the iteration of the linear `scan`; see `Linearization.linear` for its inputs."""
     inputs = forward.inputs
     elements, held = inputs[1 : 1 + part.xs], inputs[1 + part.xs + part.carries :]
     carried = list(compress((s.spec for s in inputs[1 + part.xs : 1 + part.xs + part.carries]), moving.carries))
@@ -247,7 +247,7 @@ def _linear_body(
 
 
 def _captures_as_shared(body: Staged, tangents: int) -> Graph:
-    """The linear iteration with its captured values among the shared inputs, before the tangents of captured values."""
+    """Returns the linear iteration with its captured values among the shared inputs, before the tangents of captured values."""
     explicit, hidden = body.graph.inputs[: body.num_explicit], body.graph.inputs[body.num_explicit :]
     at = len(explicit) - tangents
     return body.graph.update(inputs=(*explicit[:at], *hidden, *explicit[at:]))
@@ -297,7 +297,7 @@ def interleave(
 
 
 def fill_zeros(outputs: Sequence[Any], moved: Sequence[Any], flags: Flags) -> list[Any]:
-    """The tangents that `flags` marks, zeros where an iteration gives none."""
+    """Returns the tangents that `flags` marks, zeros where an iteration gives none."""
     return [zeros(spec_of(p)) if t is None else t for p, t, on in zip(outputs, moved, flags, strict=True) if on]
 
 
@@ -305,7 +305,7 @@ def fill_zeros(outputs: Sequence[Any], moved: Sequence[Any], flags: Flags) -> li
 
 
 def batched_handles(size: int, handles: Handles, batched: Sequence[bool]) -> Handles:
-    """The handles of tapes of which some have the batch axis now."""
+    """Returns the handles of tapes, some of which have the batch axis now."""
     old = handles or ((),) * len(batched)
     return tape_handles((size, *handle) if on else handle for handle, on in zip(old, batched, strict=True))
 
@@ -329,14 +329,13 @@ def has_effects(graph: Graph) -> bool:
 
 
 def run_rows(size: int, index: Value, values: Sequence[Value], batched: Flags, graphs: Sequence[Graph]) -> list[Value]:
-    """The results of one graph for each row, one row after the other; all have the batch axis.
+    """Computes the results of one graph for each row, one row after the other; all results have the batch axis.
 
     Args:
-        size: the number of rows.
-        index: for each row, which graph runs.
-        values: operands of the graphs.
-        batched: which of them have the batch axis.
-        graphs: all take the operands, and have results of the same specs.
+        index: for each row, the number of the graph to run.
+        values: the operands of the graphs.
+        batched: which operands have the batch axis.
+        graphs: the graphs; all take these operands, and have results of the same specs.
     """
     elements, shared = list(compress(values, batched)), [x for x, on in zip(values, batched, strict=True) if not on]
 
@@ -374,5 +373,5 @@ def _repeat_row(rows: Value, first: Value, x: Value) -> Value:
 
 
 def rows_first(x: Value) -> Value:
-    """The first two axes swapped."""
+    """Returns the first two axes swapped."""
     return transpose(x, permutation=(1, 0, *range(2, x.spec.ndim)))

@@ -30,7 +30,7 @@ Flags = tuple[bool, ...]
 
 
 def _plain(operands: Sequence[Any], graphs: tuple[Graph, ...], params: dict[str, Any]) -> list[Any]:
-    """The same results by two scans, the first of which keeps every state."""
+    """Computes the same results by two scans; the first one keeps every state."""
     advance, pull = graphs
     length, reverse, xs, carries = params["length"], params["reverse"], params["xs"], params["carries"]
     head, rest = ([operands[0]], operands[1:]) if length is None else ([], operands)

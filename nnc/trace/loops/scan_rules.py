@@ -141,8 +141,8 @@ class Replay:
     def _graphs(
         self, xs: Flags, carries: Flags, captured: Flags, rows: Flags
     ) -> tuple[Staged, Staged, tuple[Flags, Flags]]:
-        """An iteration; its pull-back: (iteration, elements, cotangents of rows, carried, cotangents, sums, captured values); and
-        the sequences and captured values that this reaches.
+        """Returns an iteration; its pull-back: (iteration, elements, cotangents of rows, carried, cotangents, sums, captured
+        values); and the sequences and captured values that this reaches.
         """
         part = self.part
         elements, held = part.specs[1 : 1 + part.xs], part.specs[1 + part.xs + part.carries :]

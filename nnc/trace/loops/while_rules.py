@@ -76,7 +76,7 @@ class _WhileParts:
         return Iteration(body, self.specs, 0, self.carries, first, lambda: at[-1])
 
     def leave(self, *values: Any) -> list[Any]:
-        """The exits of an iteration that is left at its test."""
+        """Returns the exits of an iteration that is left at its test."""
         return self.head.evaluate(values)[1 : 1 + self.exits]
 
 
@@ -253,7 +253,9 @@ def _while_batch(
 def _batch_tail(
     size: int, tail: Graph, running: Value | None, values: Sequence[Any], batched: Sequence[bool]
 ) -> tuple[list[Any], list[bool]]:
-    """The part of an iteration behind the test, for all rows or for those that are `running`; which results have the batch axis."""
+    """Returns the part of an iteration behind the test, for all rows or for those that are `running`; which results have the
+    batch axis.
+    """
     if running is not None and has_effects(tail):
         idle = stage(lambda *_: [zeros(spec) for spec in tail.output_specs], tail.input_specs, name="done").graph
         results = run_rows(size, convert(running, dtype=dtypes.int64), values, tuple(batched), (idle, tail))

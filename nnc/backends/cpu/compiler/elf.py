@@ -27,14 +27,14 @@ _HEADER, _SECTION = struct.Struct("<16xHH20xQ12xH"), struct.Struct("<IIQQQQIIQQ"
 _SYMBOL, _SUM = struct.Struct("<IBBHQQ"), struct.Struct("<QIIq")
 _CONTENT, _SYMBOLS, _SUMS, _ZEROS, _NOTE, _UNWINDING = 1, 2, 4, 8, 7, 0x70000001  # types of sections
 _WRITE, _IN_MEMORY, _OF_THREADS = 1, 2, 0x400  # their flags
-_UNDEFINED, _RESERVED = 0, 0xFF00  # numbers of sections that are none; so are larger ones
+_UNDEFINED, _RESERVED = 0, 0xFF00  # numbers that stand for no section, as do all larger ones
 _LOCAL, _WEAK = 0, 2  # bindings of symbols
 # Kinds of sums (R_X86_64_64, PC32, PLT32; GOTPCREL, GOTPCRELX, REX_GOTPCRELX): the address of a symbol, how far it lies from here,
 # where it can be called, how far its pointer lies from here.
 _ADDRESS, _DISTANCE, _CALL, _POINTERS = 1, 2, 4, frozenset({9, 41, 42})
 _REACH = 1 << 31  # of a distance
 _WORD = 8
-_JUMP = b"\xff\x25"  # to where the pointer says that lies as far behind as the next 4 bytes say
+_JUMP = b"\xff\x25"  # to the address in a pointer; the next 4 bytes are the distance to the pointer
 _READ_WRITE, _READ_EXECUTE = 3, 5  # mprotect's numbers
 
 
@@ -183,7 +183,7 @@ class _Offsets:
         return end
 
     def find(self, file: int, symbol: _ElfSymbol) -> int:
-        """The address of a symbol that a file defines."""
+        """Returns the address of a symbol that a file defines."""
         place = self.places.get((file, symbol.section))
         if place is None:
             raise UnknownFormError(f"{symbol.name or 'a symbol'} lies in section {symbol.section}, which is not loaded")
@@ -197,7 +197,7 @@ def load(
 
     Raises:
         UnknownFormError: LLVM must load them.
-        MissingError: nobody gives a symbol that they need or should export.
+        MissingError: a symbol that they need, or should export, is missing.
     """
     try:
         files = [_File.of(image) for image in images]
@@ -272,5 +272,5 @@ def _is_near(distance: int) -> bool:
 
 
 def _up(number: int, unit: int) -> int:
-    """The next multiple of a power of two."""
+    """Returns the next multiple of a power of two."""
     return (number + unit - 1) & -unit

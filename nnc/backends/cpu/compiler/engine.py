@@ -55,10 +55,10 @@ class LoadedObjects:
 
 
 class Engine:
-    """A compiler and loader.
+    """Compiles and loads code.
 
     Args:
-        cpu: the processor that code is made for, by LLVM's name; None: this one.
+        cpu: LLVM's name of the processor that code is made for; None: this processor.
         apart: whether another process may compile.
 
     Raises:
@@ -111,7 +111,7 @@ class Engine:
             self._helper.start()
 
     def begin(self, text: str, recipe: Recipe = KERNEL) -> Callable[[], bytes]:
-        """Begins to compile a module, where another process compiles; returns a function that gives the object file.
+        """Begins to compile a module, where another process compiles; returns a function that returns the object file.
 
         Raises:
             Exception: `compile` failed; raised when that function is called.
@@ -120,7 +120,7 @@ class Engine:
         return partial(self._finish, text, recipe, answer)
 
     def compile(self, text: str, recipe: Recipe = KERNEL) -> bytes:
-        """The object file of a module. Several threads may compile at once.
+        """Compiles a module to an object file. Several threads may compile at once.
 
         Raises:
             InternalError: LLVM refuses the text.
@@ -146,11 +146,11 @@ class Engine:
             raise _refusal(text, error) from error
 
     def assembly(self, text: str, recipe: Recipe = KERNEL) -> str:
-        """The machine code of a module as text, for people."""
+        """Returns the machine code of a module as text, for people."""
         return self._load_llvm().assembly(text, recipe)
 
     def link(self, objects: Sequence[bytes], symbols: Mapping[str, int], exports: Collection[str]) -> LoadedObjects:
-        """Loads object files, which see each other's symbols and `symbols` (addresses) alone.
+        """Loads object files, which can use each other's symbols and those in `symbols` (addresses), and no others.
 
         Raises:
             InternalError: the files need an unknown symbol.
@@ -226,7 +226,7 @@ def _refusal(text: str, error: RuntimeError) -> InternalError:
 
 
 def _shown(text: str, error: str) -> str:
-    """The first lines of a text, and the lines around the one that LLVM's message names."""
+    """Returns the first lines of a text, and the lines around the one that LLVM's message names."""
     lines = text.splitlines()
     found = re.match(r"<string>:(\d+):", error)
     at = int(found[1]) - 3 if found else 0  # two lines of head stand before the text

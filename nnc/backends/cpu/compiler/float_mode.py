@@ -88,6 +88,6 @@ def flushes_denormals(machine: str | None = None) -> bool:
 
 
 def float_mode_text(machine: str | None = None) -> str:
-    """The functions that read and set the mode, for a machine."""
+    """Returns the functions that read and set the mode, for a machine."""
     text, bits = _TEXTS.get(machine or platform.machine(), (_NONE, 0))
     return text + _SWITCHES.format(bits=bits, others=~bits)

@@ -77,10 +77,10 @@ class Jit:
         return code
 
     def _loaded_runtime(self) -> LoadedObjects:
-        """The functions that all texts may call.
+        """Returns the functions that all texts may call.
 
         Raises:
-            Exception: the compiler does not work, for this reason.
+            Exception: the compiler does not work; the error is the reason.
         """
         if self.failure is not None:
             raise self.failure
@@ -89,9 +89,7 @@ class Jit:
 
     @property
     def standins(self) -> Mapping[str, int]:
-        """Addresses of functions that replace OpenMP's functions of these names by nnc's threads, where
-        `runtime.has_team`.
-        """
+        """Addresses of functions that replace OpenMP's functions of these names by nnc's threads, where `runtime.has_team`."""
         addresses = self._loaded_runtime().addresses
         return {name: addresses[standin] for name, standin in STANDINS.items()}
 
@@ -114,7 +112,7 @@ class Jit:
             self.objects.begin(wanted.code, _recipe(wanted))
 
     def load(self, natives: Sequence[Native]) -> list[Loaded]:
-        """Returns the functions of kernels; kernels that are not known yet are compiled together, side by side.
+        """Returns the functions of kernels; kernels that are not known yet are compiled together, in parallel.
 
         Raises:
             InternalError: LLVM refuses a text, or the text needs an unknown symbol.
@@ -150,7 +148,7 @@ class Jit:
         return held
 
     def load_entry(self, text: str, symbols: Mapping[str, int], held: Any) -> Loaded:
-        """The function `@ENTRY` of a program; kernels in its own text, marked `alwaysinline`, are inlined.
+        """Returns the function `@ENTRY` of a program; kernels in its own text, marked `alwaysinline`, are inlined.
 
         Raises:
             InternalError: LLVM refuses the text, or the text needs an unknown symbol.
@@ -183,7 +181,9 @@ def _recipe_of(program: str) -> Recipe:
 
 
 def _caller_text(arrays: int, stateful: bool, numbers: int) -> str:
-    """A function that takes a kernel, its state, NumPy array objects and numbers, and calls the kernel on the arrays' elements."""
+    """Returns a function that takes a kernel, its state, NumPy array objects and numbers, and calls the kernel on the arrays'
+    elements.
+    """
     objects, sizes = [f"%array{i}" for i in range(arrays)], [f"i64 %number{i}" for i in range(numbers)]
     parameters = ["ptr %kernel", "ptr %state", *(f"ptr {name}" for name in objects), *sizes]
     given = [*(f"ptr %data{i}" for i in range(arrays)), *(["ptr %state"] if stateful else []), *sizes]
@@ -218,21 +218,21 @@ _STARTING = new_lock()
 
 
 def compiler() -> Jit | None:
-    """The compiler of this process; None where LLVM cannot be loaded (`why_absent` tells the reason)."""
+    """Returns the compiler of this process; None where LLVM cannot be loaded (`why_absent` tells the reason)."""
     found = expected_compiler()
     return found if found is not None and found.works() else None
 
 
 def expected_compiler() -> Jit | None:
-    """The compiler of this process, which need not be ready: where another process compiles, it loads LLVM meanwhile. Whether it
-    `works()` can be asked later; None where it is known that there is none.
+    """Returns the compiler of this process, which need not be ready: where another process compiles, it loads LLVM meanwhile.
+    Whether it `works()` can be asked later; None where it is known that there is none.
     """
     found = _start()
     return found if isinstance(found, Jit) else None
 
 
 def why_absent() -> str | None:
-    """The reason for the absence of a compiler; None where there is one."""
+    """Returns the reason for the absence of a compiler; None where there is one."""
     found = _start()
     error = found.failure if isinstance(found, Jit) else found
     return None if error is None else f"{type(error).__name__}: {error}"

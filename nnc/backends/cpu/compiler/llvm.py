@@ -52,7 +52,7 @@ class Recipe:
         return f"Recipe({self.passes!r}, {self.level}, {self.first_level})"
 
     def encode(self) -> str:
-        """A form for keys and pipes."""
+        """Returns a form for keys and pipes."""
         return self._encoded
 
     @classmethod
@@ -135,7 +135,7 @@ SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
 
 
 def load_library(path: str) -> ctypes.CDLL:
-    """llvmlite's library, with the argument types of its functions set.
+    """Loads llvmlite's library, and sets the argument types of its functions.
 
     Raises:
         OSError: it cannot be loaded.
@@ -155,10 +155,10 @@ class Llvm:
     """LLVM in this process. Several threads may compile at once.
 
     Args:
-        library: where llvmlite's library is.
-        cpu: the processor that code is made for, by LLVM's name; None: this one. For a graphics processor, "sm_90" say, the code is
-            PTX, a text; an intrinsic that this processor lacks ends the process.
-        options: of code generation, for all users of LLVM in this process.
+        library: the path of llvmlite's library.
+        cpu: LLVM's name of the processor that code is made for; None: this processor. For a graphics processor, such as
+            "sm_90", the code is PTX, a text; an intrinsic that the processor lacks ends the process.
+        options: options of code generation, which hold for all users of LLVM in this process.
 
     Raises:
         ImportError, OSError, RuntimeError: LLVM cannot be loaded, or does not know this machine.
@@ -189,15 +189,15 @@ class Llvm:
         return ".".join(str(packed >> bits & 255) for bits in (16, 8, 0))
 
     def compile(self, text: str, recipe: Recipe = KERNEL) -> bytes:
-        """The object file of a module; PTX for a graphics processor.
+        """Compiles a module to an object file; to PTX for a graphics processor.
 
         Raises:
-            RuntimeError: LLVM does not take the text.
+            RuntimeError: LLVM refuses the text.
         """
         return self._generate(text, recipe, self._kind)
 
     def assembly(self, text: str, recipe: Recipe = KERNEL) -> str:
-        """The machine code of a module as text, for people."""
+        """Returns the machine code of a module as text, for people."""
         return self._generate(text, recipe, _ASSEMBLY).decode()
 
     def _generate(self, text: str, recipe: Recipe, kind: int) -> bytes:
@@ -260,7 +260,7 @@ class Llvm:
         """Returns the handle that a function of LLVM makes.
 
         Raises:
-            RuntimeError: LLVM makes nothing, for the reason that it gives.
+            RuntimeError: LLVM makes nothing; the message is LLVM's reason.
         """
         made, said = self._call(function, arguments)
         if not made:
@@ -293,7 +293,7 @@ class _Tools:
 
 
 class _Waiting:
-    """Requests that wait, of which the longest text is taken first."""
+    """Waiting requests; the longest text is taken first."""
 
     def __init__(self) -> None:
         self._requests: list[tuple[int, int, str, str]] = []

@@ -34,7 +34,7 @@ class GoneError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The process's promised answer to the process that started it. `hurry` tells it that somebody waits."""
+    """A future for an object file that the process will send. `hurry` tells the process that somebody waits for it."""
 
     future: Future[bytes]
     owner: int
@@ -46,10 +46,10 @@ class Answer:
         return self.owner == os.getpid()
 
     def result(self) -> bytes:
-        """The object file.
+        """Waits for the object file.
 
         Raises:
-            RuntimeError: LLVM does not take the text.
+            RuntimeError: LLVM refuses the text.
             GoneError: there will be no answer.
         """
         if not self.is_ours:
@@ -60,10 +60,10 @@ class Answer:
 
 
 class LlvmProcess:
-    """A process that runs `command`, and a thread that reads its answers and ends it when there has been nothing to do.
+    """A process that runs `command`, and a thread that reads its answers and ends it when it has had nothing to do for a while.
 
     Raises:
-        GoneError: it cannot be started.
+        GoneError: the process cannot be started.
     """
 
     def __init__(self, command: Sequence[str], idle: float) -> None:
@@ -95,7 +95,7 @@ class LlvmProcess:
         """Asks for the object file of a text.
 
         Raises:
-            GoneError: it takes no requests any more.
+            GoneError: the process takes no more requests.
         """
         content, how = text.encode(), recipe.encode().encode()
         with self._changed:
@@ -116,10 +116,10 @@ class LlvmProcess:
                 self._send(REQUEST.pack(NOTICE, 0, 0))
 
     def _send(self, content: bytes) -> None:
-        """Writes all of it.
+        """Writes all of the content.
 
         Raises:
-            GoneError: the process ended meanwhile, which the listening thread will find out.
+            GoneError: the process ended meanwhile; the listening thread will notice.
         """
         left = memoryview(content)
         with self._writing:
@@ -209,7 +209,7 @@ class Helper:
 
     @property
     def is_usable(self) -> bool:
-        """Whether there is such a process, or can be, as far as is known."""
+        """Whether such a process runs or can be started; True until a start has failed."""
         return not self._has_failed
 
     def compile(self, text: str, recipe: Recipe) -> Answer | None:
@@ -223,7 +223,7 @@ class Helper:
         return None
 
     def start(self) -> LlvmProcess | None:
-        """The process, which begins to load LLVM if it is not there; None where there is none."""
+        """Returns the process, which begins to load LLVM if it is not there; None where there is none."""
         with self._starting:
             if not self._has_failed and (self._process is None or not self._process.is_open):
                 try:
@@ -250,7 +250,7 @@ class Helper:
 
 
 def _start(command: Sequence[str]) -> subprocess.Popen[bytes]:
-    """The process, with pipes as wide as they can be."""
+    """Returns the process, with pipes as wide as they can be."""
 
     def start(pipe: int) -> subprocess.Popen[bytes]:
         # In a session of its own: signals of a terminal to its foreground processes are meant for the user's.
@@ -268,7 +268,7 @@ def find_command(library: str, threads: int, cpu: str | None) -> list[str] | Non
     """Returns the command line that starts the process; None where there is no Python to run it.
 
     Args:
-        library: where llvmlite's library is.
+        library: the path of llvmlite's library.
     """
     python, program = Path(sys.executable or ""), Path(llvm.__file__)
     is_python = python.stem.startswith("python") and not getattr(sys, "frozen", False)

@@ -19,12 +19,12 @@ _KNOWN = ("0.50.",)  # the versions whose functions are known to be as `SIGNATUR
 
 
 def llvmlite_version() -> str:
-    """The version of the package."""
+    """Returns the version of the package."""
     return str(importlib.import_module("llvmlite").__version__)
 
 
 def find_library() -> str:
-    """The path of llvmlite's library.
+    """Finds the path of llvmlite's library.
 
     Raises:
         ImportError, OSError: llvmlite is absent or damaged, or of a version that nnc cannot call.
@@ -41,7 +41,7 @@ def find_library() -> str:
 
 
 def differing(library: Any) -> list[str]:
-    """The functions that nnc would call in another way than llvmlite does, which has said so when it was imported."""
+    """Returns the functions that nnc would call in another way than llvmlite does, which has said so when it was imported."""
     return [name for name, form in SIGNATURES.items() if not _agrees(getattr(library, name, None), *form)]
 
 
@@ -55,7 +55,7 @@ def _agrees(function: Any, returned: Any, taken: tuple[Any, ...]) -> bool:
 
 
 def _size(kind: Any) -> int:
-    """The bytes of a value; nothing has none."""
+    """Returns the bytes of a value; nothing has none."""
     return 0 if kind is None else ctypes.sizeof(kind)
 
 
@@ -73,7 +73,7 @@ def make_builder() -> Any:
 
 
 def names_in(objects: Iterable[bytes]) -> set[str]:
-    """The names of functions and variables that object files (of the form ELF) define or need."""
+    """Returns the names of functions and variables that object files (of the form ELF) define or need."""
     binding = importlib.import_module("llvmlite.binding")
     tables = [
         section.data() for image in objects for section in binding.ObjectFileRef.from_data(image).sections()

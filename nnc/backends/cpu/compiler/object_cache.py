@@ -44,7 +44,7 @@ class Objects:
             self._begun[text, recipe] = self._find(text, recipe) or self.engine.begin(text, recipe)
 
     def compile(self, text: str, recipe: Recipe = KERNEL) -> bytes:
-        """The object file of a text; see `Engine.compile`."""
+        """Returns the object file of a text; see `Engine.compile`."""
         return self.compile_all([text], recipe)[0]
 
     def compile_all(self, texts: Sequence[str], recipe: Recipe = KERNEL) -> list[bytes]:

@@ -40,7 +40,7 @@ PREPARE = "nnc_prepare"
 
 
 def prepare_text(page_bytes: int) -> str:
-    """The function `nnc_prepare(rows, count, stop) -> i64`, as LLVM's text.
+    """Returns the function `nnc_prepare(rows, count, stop) -> i64`, as LLVM's text.
 
     It fills memory row by row (where to, where from, bytes), page by page, until the word `stop` is not 0; returns how many rows
     are done. Where both places are the same, all pages are written to, with their own content: bytes that others write meanwhile
@@ -127,7 +127,7 @@ class Preparing:
     """Touches and copies memory in threads of its own until it is told to stop.
 
     Args:
-        find: gives the address of the compiled function `nnc_prepare`, for which it may wait; None where there is none.
+        find: returns the address of the compiled function `nnc_prepare`, for which it may wait; None where there is none.
     """
 
     def __init__(self, find: Callable[[], int | None], memory: Memory) -> None:
@@ -138,7 +138,7 @@ class Preparing:
         reset_after_fork(self)
 
     def after_fork(self) -> None:
-        """Drops the threads, none of which a forked process has."""
+        """Drops the threads, which a forked process does not have."""
         self._changed = threading.Condition()
         self._waiting.clear()
         self._running = 0
@@ -185,7 +185,7 @@ def _is_worth_it(nbytes: int, memory: Memory) -> bool:
 
 
 class Prefetcher:
-    """Prefetches the memory that the call of a program writes to: a block within which the program is made.
+    """Prefetches the memory that a program's call will write to while the program is made, within a block.
 
     Donated and returned arrays must not be held by threads when the call runs, so their prefetch ends with the block.
     The arena is touched further beside the run, unless there will be none.

@@ -139,7 +139,7 @@ _MATHS = tuple(
 
 
 def address_of(library: ctypes.CDLL, name: str) -> int | None:
-    """The address of a function of a C library; None where it has no such function."""
+    """Returns the address of a function of a C library; None where it has no such function."""
     try:
         return ctypes.cast(getattr(library, name), ctypes.c_void_p).value
     except AttributeError:

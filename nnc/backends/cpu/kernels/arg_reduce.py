@@ -25,7 +25,7 @@ _VECTORS = 4  # at a time
 
 
 def _native(predicate: str, step: Step, machine: Target) -> Native | None:
-    """The kernel for a step, where one element beats another by this predicate."""
+    """Returns the kernel for a step, where one element beats another by this predicate."""
     (x,), (out,) = step.inputs, step.outputs
     axis = step.params["axis"] % x.spec.ndim
     record = record_of(x.spec.dtype, predicate)
@@ -82,7 +82,7 @@ def _by_steps(code: Code, record: Record, source: str, n: int, step: int, lanes:
 
 
 def _dense(code: Code, record: Record, source: str, n: int) -> Value:
-    """The position in a row without gaps."""
+    """Returns the position in a row without gaps."""
     size = record.kind.itemsize
     lanes = 64 // dtypes.accumulator(record.kind).itemsize
     if n < 2 * lanes:
@@ -131,7 +131,7 @@ def _dense(code: Code, record: Record, source: str, n: int) -> Value:
 
 
 def _across_lanes(code: Code, record: Record, best: Value) -> Value:
-    """The record of all lanes."""
+    """Returns the record of all lanes."""
     found = code.slot(Value(code.let(f"extractelement {best.typed}, i64 0"), best.dtype))
     with code.loop(1, best.lanes) as lane:
         x = Value(code.let(f"extractelement {best.typed}, i64 {lane.text}"), best.dtype)

@@ -45,12 +45,7 @@ def _integer_power(step: Step, machine: Target) -> Native:
 
 
 def _elements(step: Step, machine: Target, compute: Callable[..., Complex | Term]) -> Native:
-    """The kernel that computes each element of a step.
-
-    Args:
-        step: of a program.
-        compute: from the operands' elements to that of the result.
-    """
+    """Makes the kernel of a step whose elements `compute` gives from the operands' elements."""
     views, printer = (*step.inputs, *step.outputs), Printer(step, machine)
     kinds = [view.spec.dtype for view in views]
     pointers = [*(f"%in{i}" for i in range(len(step.inputs))), "%out0"]
@@ -88,7 +83,7 @@ def _load(code: Code, pointer: str, dtype: DType, lanes: int) -> Complex | Term:
 
 
 def _spread(code: Code, x: Complex | Term, lanes: int) -> Complex | Term:
-    """A number in all lanes."""
+    """Returns a number in all lanes."""
     if isinstance(x, Complex):
         return Complex(*(Term(code, code.splat(part.value, lanes)) for part in (x.real, x.imag)))
     return Term(code, code.splat(x.value, lanes))

@@ -25,7 +25,7 @@ def _run(inputs: Any, outputs: Any, params: Mapping[str, Any]) -> None:
 
 
 def _fill(step: Step, machine: Target) -> Native:
-    """A tensor of one value is the smallest graph that there is."""
+    """Returns a tensor of one value is the smallest graph that there is."""
     out = Symbol(step.outputs[0].spec)
     graph = Graph((), (out,), (Node(step.command, (), (out,), step.params),))
     return print_graph(graph, (), step.outputs, machine)

@@ -55,14 +55,14 @@ class _WindowAxis:
         return self.low == 0 and (self.count - 1) * self.stride + self.dilation * (self.window - 1) < self.n
 
     def inner(self) -> tuple[int, int]:
-        """The windows that lie inside, from the first to behind the last."""
+        """Returns the windows that lie inside, from the first to behind the last."""
         first = -(-self.low // self.stride)
         reach = self.n - 1 + self.low - self.dilation * (self.window - 1)
         end = min(self.count, reach // self.stride + 1) if reach >= 0 else 0
         return (first, end) if first < end else (0, 0)
 
     def places(self, code: Code, o: Bound) -> tuple[Bound, Bound]:
-        """The places of window `o` that are no padding, from the first to behind the last."""
+        """Returns the places of window `o` that are no padding, from the first to behind the last."""
         if self.is_inside:
             return 0, self.window
         start = minus(code, self.low, times(code, o, self.stride))  # elements of padding before which the window begins
@@ -136,7 +136,7 @@ class _PoolForm:
             yield moved
 
     def split(self) -> tuple[int, int]:
-        """The loop that threads share, counted through batches and axes, and its length."""
+        """Returns the loop that threads share, counted through batches and axes, and its length."""
         axes = self.axes if self.vector is not None else self.axes[:-1]  # vectors run along the last one
         sizes = [batch.n for batch in self.batches] + [axis.count for axis in axes]
         return (sizes.index(max(sizes)), max(sizes)) if sizes else (-1, 1)
@@ -193,7 +193,7 @@ class _Found(ABC):
         """Returns the window's result."""
 
     def results(self, outs: Sequence[DType]) -> list[Value]:
-        """All that was found."""
+        """Returns all that was found."""
         (dtype,) = outs
         return [self.result(dtype)]
 
@@ -272,7 +272,7 @@ class _Both(_Place):
     """The greatest element and its place."""
 
     def results(self, outs: Sequence[DType]) -> list[Value]:
-        """All that was found."""
+        """Returns all that was found."""
         best, place = outs
         return [self.code.convert(self.code.read(self.best), best), self.result(place)]
 
@@ -284,7 +284,7 @@ _Finder = Callable[[Code, DType, int, Bound], _Found]
 
 
 def _forward(finder: _Finder) -> Callable[[Step, Target], Native | None]:
-    """The kernel that finds something of each window."""
+    """Returns the kernel that finds something of each window."""
 
     def native(step: Step, machine: Target) -> Native | None:
         (x,), outs = step.inputs, step.outputs
@@ -380,7 +380,7 @@ class _Forward:
             self._window(code, [*o, i], _windows_at(code, self.form.axes[-1:], [i], pointers), 0)
 
     def _neighbours(self, code: Code, o: list[Bound], pointers: Sequence[str], i: Bound, lanes: int) -> None:
-        """Neighbouring windows, all of which lie inside on the last axis."""
+        """Neighbouring windows that all lie inside on the last axis."""
         *outer, last = self.form.axes
         x, *outs = _windows_at(code, [last], [i], pointers)
         first = times(code, _first_place(code, outer, o), last.window)
@@ -396,7 +396,7 @@ class _Forward:
         self._store(code, outs, found)
 
     def _load(self, code: Code, row: str, k: Bound, lanes: int) -> Value:
-        """The elements that neighbouring windows have at a place."""
+        """Returns the elements that neighbouring windows have at a place."""
         last = self.form.axes[-1]
         pointer = code.offset(row, times(code, k, last.dilation * last.step))
         if last.stride == 1:
@@ -432,8 +432,8 @@ def _in_vectors(code: Code, n: int, most: int, body: Callable[[Bound, int], None
 
 
 def _backward(step: Step, machine: Target) -> Native | None:
-    """The kernel that adds to each element its share of the windows' values: `sum_pool_input_grad`, `pick_pool_input_grad`. Sums of
-    16-bit floats are formed in a workspace.
+    """Returns the kernel that adds to each element its share of the windows' values: `sum_pool_input_grad`,
+    `pick_pool_input_grad`. Sums of 16-bit floats are formed in a workspace.
     """
     out = target = step.outputs[0]
     name, wide = "%out0", out.spec.update(dtype=dtypes.accumulator(out.spec.dtype))

@@ -19,7 +19,7 @@ TILE_ROWS = {64: {1: 14, 2: 14, 3: 8, 4: 6, 5: 5, 6: 4, 8: 3}, 32: _FEW, 16: _FE
 
 
 def cases(full: int, last: int, count: int) -> list[tuple[int, bool | None]]:
-    """The sizes that occur, and whether only the last iteration has it (None: all iterations)."""
+    """Returns the sizes that occur, and whether only the last iteration has it (None: all iterations)."""
     if count == 1:
         return [(last, None)]
     return [(full, None)] if full == last else [(full, False), (last, True)]
@@ -37,7 +37,7 @@ def split(code: Code, i: Bound, n: int) -> tuple[Bound, Bound]:
 
 
 def advance(code: Code, loops: Sequence[Axis], index: Bound, pointers: Sequence[str]) -> list[str]:
-    """The pointers in one iteration of all loops."""
+    """Returns the pointers in one iteration of all loops."""
     moved = list(pointers)
     for axis in reversed(loops):
         index, i = split(code, index, axis.size)
@@ -55,7 +55,7 @@ def masks_of(code: Code, lanes: int, width: int) -> list[Value | None]:
 
 
 def masks_up_to(code: Code, lanes: int, vectors: int, width: Bound) -> list[Value | None]:
-    """The same for a row of so many vectors at most, whose width is found out as it runs."""
+    """Returns the same for a row of so many vectors at most, whose width is found out as it runs."""
     if isinstance(width, int):
         masks = masks_of(code, lanes, width)
         return [*masks, *[Value("zeroinitializer", dtypes.bool_, lanes)] * (vectors - len(masks))]
@@ -63,7 +63,7 @@ def masks_up_to(code: Code, lanes: int, vectors: int, width: Bound) -> list[Valu
 
 
 def read_row(code: Code, row: str, first: int, step: Bound, dtype: DType, lanes: int, mask: Value | None) -> Value:
-    """A vector of elements that lie `step` bytes apart, from the one with index `first` on."""
+    """Returns a vector of elements that lie `step` bytes apart, from the one with index `first` on."""
     at = code.offset(row, times(code, step, first))
     if step == dtype.itemsize:
         return code.load(at, dtype, lanes, mask)

@@ -29,12 +29,12 @@ class Openmp:
     origin: str
 
     def describe(self) -> str:
-        """The path of the library, or the reason for its absence."""
+        """Returns the path of the library, or the reason for its absence."""
         return self.origin if self.library is not None else f"{ABSENT}: {self.origin}"
 
 
 def find_openmp(name: str = LIBRARY, maps: Path = MAPS) -> Openmp:
-    """The runtime that is loaded already, else the system's.
+    """Returns the runtime that is loaded already, else the system's.
 
     Copies that packages of other projects bring along are used only where they are loaded anyway, as `maps` tells: two runtimes
     would have two pools of threads.
@@ -53,5 +53,5 @@ def find_openmp(name: str = LIBRARY, maps: Path = MAPS) -> Openmp:
 
 
 def loaded_libraries(stem: str, maps: Path = MAPS) -> list[str]:
-    """The shared libraries in this process whose file name contains `stem`; none where the system does not tell."""
+    """Returns the shared libraries in this process whose file name contains `stem`; none where the system does not tell."""
     return list(dict.fromkeys(re.findall(rf"(/.*/[^/\n]*{re.escape(stem)}[^/\n]*\.so[^/\n]*)\n", read_text(maps))))

@@ -42,10 +42,10 @@ TEAM_CALLS = ("pthread_getspecific", "pthread_setspecific", "malloc", "free")
 
 @cache
 def thread_key() -> ctypes.c_uint32:
-    """The key under which each thread has its number.
+    """Makes the key under which each thread stores its number.
 
     Raises:
-        BackendError: the system has no more of them.
+        BackendError: the system has no keys left.
     """
     key = ctypes.c_uint32()
     if ctypes.CDLL(None).pthread_key_create(ctypes.byref(key), None):
@@ -54,7 +54,7 @@ def thread_key() -> ctypes.c_uint32:
 
 
 def _answer(name: str, theirs: str, mine: str, *lines: str) -> str:
-    """A function of a number: outside of a team OpenMP's answer, within one `mine`, which `lines` find from %me."""
+    """Returns a function of a number: outside of a team OpenMP's answer, within one `mine`, which `lines` find from %me."""
     return "\n".join([
         f"""
 define i32 @{name}() nounwind {{

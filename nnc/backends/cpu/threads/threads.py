@@ -65,7 +65,7 @@ class Threads:
             self.set(1)
 
     def describe(self) -> str:
-        """The number, and whose threads they are."""
+        """Returns the number, and whose threads they are."""
         if self.pool is None and self.openmp.library is None:
             return "1: nnc has no threads of its own on this system, and OpenMP is absent"
         whose = "OpenMP's" if self.pool is None else "nnc's own"
@@ -76,7 +76,7 @@ _FINDING = new_lock()
 
 
 def threads() -> Threads:
-    """The number of threads of this process, and the libraries that it governs."""
+    """Returns the number of threads of this process, and the libraries that it governs."""
     with _FINDING:
         return _find()
 
@@ -126,12 +126,12 @@ def set_num_threads(n: int) -> int:
 
 
 def first_number() -> int:
-    """The number of threads before one is set."""
+    """Returns the number of threads before one is set."""
     return min(Options.from_environment().kernel_threads or usable_threads(), most_threads())
 
 
 def most_threads() -> int:
-    """The largest number that may be set."""
+    """Returns the largest number that may be set."""
     return max(os.cpu_count() or 1, _MOST)
 
 
@@ -148,10 +148,10 @@ def _checked(n: Any) -> int:
 
 
 def find_blas_setters(libraries: Iterable[Path] | None = None) -> list[Callable[[int], object]]:
-    """The functions that tell OpenBLAS how many threads to use: of the one that NumPy brought, or is linked to.
+    """Finds the functions that set the number of OpenBLAS's threads, in the library that NumPy brought or is linked to.
 
     Args:
-        libraries: shared libraries to look into, by default the libraries that lie beside NumPy or are loaded.
+        libraries: the shared libraries to search; by default those that lie beside NumPy or are loaded.
     """
     found: dict[int, Callable[[int], object]] = {}
     for path in _blas_libraries() if libraries is None else libraries:

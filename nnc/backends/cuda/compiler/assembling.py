@@ -31,14 +31,14 @@ class PtxCompiler:
     """Compiles kernels for one graphics processor.
 
     Args:
-        target: the processor, "sm_90" say.
-        folder: PTX is kept there for other processes; None: nowhere.
+        target: the processor, such as "sm_90".
+        folder: where PTX is kept for other processes; None: nowhere.
 
     Attributes:
-        compiled: the number of texts that LLVM had to compile; others were found in the folder.
+        compiled: the number of texts that LLVM compiled; others were found in the folder.
 
     Raises:
-        InternalError: there is no Python that could run the process.
+        InternalError: no Python can be found to run the process.
     """
 
     def __init__(self, target: str, folder: Path | None = None) -> None:
@@ -52,10 +52,10 @@ class PtxCompiler:
         self._made_for = {"machine": target, "llvm": f"llvmlite {llvmlite_version()}", "recipe": KERNEL.encode()}
 
     def compile_all(self, texts: Sequence[str]) -> list[str]:
-        """Returns the PTX of modules, which are compiled side by side.
+        """Returns the PTX of modules, which are compiled in parallel.
 
         Raises:
-            InternalError: LLVM does not take a text.
+            InternalError: LLVM refuses a text.
         """
         known = [self._find(text) for text in texts]
         missing = [text for text, ptx in zip(texts, known, strict=True) if ptx is None]
@@ -64,7 +64,7 @@ class PtxCompiler:
         return [next(made) if ptx is None else ptx for ptx in known]
 
     def _find(self, text: str) -> str | None:
-        """The PTX of a text that was compiled before."""
+        """Returns the PTX of a text that was compiled before."""
         found = self._cache.read_bytes(OBJECTS, self._key(text)) if self._cache is not None else None
         return found[0].decode() if found else None
 
@@ -91,11 +91,7 @@ class PtxCompiler:
 
 
 def join(texts: Sequence[str]) -> str:
-    """Returns several texts as one module, each declaration once.
-
-    Args:
-        texts: of kernels.
-    """
+    """Joins the texts of kernels in one module, with each declaration once."""
     declarations = sorted({line.strip() for text in texts for line in _DECLARATION.findall(text)})
     return "\n".join([*declarations, *(_DECLARATION.sub("", text) for text in texts)])
 
@@ -104,11 +100,10 @@ def to_ptx(texts: Sequence[str], target: str) -> str:
     """Returns the PTX of kernels, as one module.
 
     Args:
-        texts: of kernels.
-        target: the processor, "sm_90" say.
+        target: the processor, such as "sm_90".
 
     Raises:
-        InternalError: LLVM does not take a text.
+        InternalError: LLVM refuses a text.
     """
     return _compiler(target).compile_all([join(texts)])[0]
 
@@ -119,5 +114,5 @@ def _compiler(target: str) -> PtxCompiler:
 
 
 def _names(text: str) -> str:
-    """The kernels of a text, for messages."""
+    """Returns the kernels of a text, for messages."""
     return ", ".join(_NAME.findall(text)) or "a text"

@@ -18,11 +18,7 @@ from nnc.run.store.cache import Cache
 
 
 class CudaCompiler:
-    """Implements `ProgramCompiler` and `Assembler`.
-
-    Args:
-        host: compiles entries.
-    """
+    """Implements `ProgramCompiler` and `Assembler`; `host` compiles the entries."""
 
     def __init__(self, host: ProgramCompiler) -> None:
         self._host = host
@@ -36,11 +32,11 @@ class CudaCompiler:
         self._host.expect(wanted)
 
     def load(self, natives: Sequence[Native]) -> Sequence[Function]:
-        """The functions of kernels for the CPU."""
+        """Returns the functions of kernels for the CPU."""
         return self._host.load(natives)
 
     def load_entry(self, text: str, symbols: Mapping[str, int], held: Any) -> Function:
-        """The function `@ENTRY` of a program."""
+        """Returns the function `@ENTRY` of a program."""
         return self._host.load_entry(text, symbols, held)
 
     def prefetch(self) -> Prefetch:
@@ -51,23 +47,21 @@ class CudaCompiler:
         """Returns the PTX of kernels, in one module.
 
         Args:
-            kernels: of a program.
-            target: the processor, "sm_90" say.
+            target: the processor, such as "sm_90".
 
         Raises:
-            InternalError: LLVM does not take a text.
+            InternalError: LLVM refuses a text.
         """
         return to_ptx([kernel.code for kernel in kernels], target) if kernels else ""
 
     def to_machine_code(self, kernels: Sequence[DeviceKernel], target: str) -> bytes:
-        """Returns machine code of nvJitLink; PTX, which the driver assembles, where that library is not installed.
+        """Returns the machine code that nvJitLink makes; where that library is not installed, PTX, which the driver assembles.
 
         Args:
-            kernels: of a program.
-            target: the processor, "sm_90" say.
+            target: the processor, such as "sm_90".
 
         Raises:
-            InternalError: LLVM or nvJitLink does not take a text.
+            InternalError: LLVM or nvJitLink refuses a text.
         """
         ptx, linker = self.assemble(kernels, target), find_linker()
         if linker is None or not kernels:

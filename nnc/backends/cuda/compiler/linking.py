@@ -27,13 +27,13 @@ _REGISTERS = re.compile(r"Function properties for '(.+?)':\n.*used (\d+) registe
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """The resources of a kernel.
+    """The resources that a kernel takes.
 
     Attributes:
-        registers: of each thread.
-        spilled: bytes that threads write to memory for want of registers, or read again.
-        stack: bytes of each thread's own memory.
-        shared: bytes of shared memory of a block.
+        registers: registers of a thread.
+        spilled: bytes that threads store in memory, and load again, because registers are short.
+        stack: bytes of a thread's own memory.
+        shared: bytes of a block's shared memory.
     """
 
     registers: int
@@ -44,11 +44,10 @@ class Resources:
 
 @dataclass(frozen=True, slots=True)
 class Linked:
-    """Machine code of a module.
+    """The machine code of a module.
 
     Attributes:
-        cubin: the code.
-        resources: of each kernel, by name.
+        resources: the resources of each kernel, by name.
     """
 
     cubin: bytes
@@ -56,10 +55,7 @@ class Linked:
 
 
 class Linker:
-    """nvJitLink.
-
-    Args:
-        path: of the library.
+    """Calls nvJitLink, from the library at `path`.
 
     Raises:
         OSError: the library cannot be loaded.
@@ -78,12 +74,11 @@ class Linker:
         """Assembles a module.
 
         Args:
-            ptx: the module.
-            target: the processor, "sm_90" say.
-            options: further ones, by nvJitLink's names.
+            target: the processor, such as "sm_90".
+            options: further options, by nvJitLink's names.
 
         Raises:
-            InternalError: the assembler does not take it.
+            InternalError: the assembler refuses the module.
         """
         given = [f"-arch={target}".encode(), b"-verbose", *(option.encode() for option in options)]
         library, handle, text = self._library, ctypes.c_void_p(), ptx.encode() + b"\0"
@@ -112,7 +107,7 @@ class Linker:
 
 
 def _resources(log: str) -> dict[str, Resources]:
-    """The resources of kernels, as the assembler's log lists them."""
+    """Returns the resources of kernels, as the assembler's log lists them."""
     used = {name: (int(registers), int(shared)) for name, registers, shared in _REGISTERS.findall(log)}
     return {
         name: Resources(used[name][0], max(int(stored), int(loaded)), int(stack), used[name][1])
@@ -132,7 +127,7 @@ def find_linker() -> Linker | None:
 
 
 def _installed() -> list[Path]:
-    """The library in the packages of NVIDIA, the newest first."""
+    """Returns the library in the packages of NVIDIA, the newest first."""
     found = importlib.util.find_spec("nvidia")
     folders = [Path(folder) for folder in found.submodule_search_locations or ()] if found is not None else []
     return [path for name in _NAMES for folder in folders for path in sorted(folder.glob(f"*/lib/{name}"))]

@@ -1,8 +1,8 @@
 """argmax and argmin for CUDA: the first of the greatest or smallest elements, or the first NaN.
 
-The threads of a row each take every so many vectors of it and keep the best element with its position; they then exchange these in
-pairs. Neighbouring threads take neighbouring vectors of a row, or neighbouring rows, where neighbours in memory belong to different
-rows. Of two elements neither of which beats the other, the one in front wins, so that the grouping does not matter.
+The threads of a row each take every so many vectors of it and keep the best element with its position; they then exchange these
+in pairs. Neighbouring threads take neighbouring vectors of a row, or neighbouring rows, where neighbours in memory belong to
+different rows. If neither of two elements beats the other, the first one wins, so that the grouping does not matter.
 
 Cost: each element is read once. A row is never cut into parts for several blocks, so one row alone is read by 1,024 threads.
 """
@@ -29,7 +29,7 @@ _SHORT = 1 << 31  # positions that 32 bits count
 
 
 def _arg_reduce(predicate: str, step: Step, machine: GpuTarget) -> DeviceKernel:
-    """The kernel for a step, where one element beats another by this predicate."""
+    """Returns the kernel for a step, where one element beats another by this predicate."""
     (x,), (out,) = step.inputs, step.outputs
     axis = step.params["axis"] % x.spec.ndim
     kept = [k for k in range(x.spec.ndim) if k != axis]
@@ -47,11 +47,9 @@ class _ArgReduce:
     """Prints the kernel of one step.
 
     Args:
-        record: the rule by which elements are chosen.
-        x: the operand.
-        axis: along which rows lie.
-        axes: the others, of the operand and of the result.
-        machine: it runs the kernel.
+        record: the rule that chooses an element.
+        axis: the axis along which rows lie.
+        axes: the other axes, of the operand and of the result.
     """
 
     def __init__(self, record: Record, x: View, axis: int, axes: Axes, machine: GpuTarget) -> None:
@@ -62,7 +60,7 @@ class _ArgReduce:
         self.code = GpuCode("KERNEL_arg", ["noalias readonly", "noalias"], layout.threads)
 
     def text(self) -> str:
-        """The function with its declarations."""
+        """Returns the function with its declarations."""
         code, layout = self.code, self.layout
         thread = code.special("tid.x")
         row, member = layout.split(code, thread)
@@ -79,7 +77,7 @@ class _ArgReduce:
     # -- the elements of a thread --------------------------------------------------------------------------------------
 
     def _best_of_thread(self, source: str, member: Value) -> tuple[Value, Value]:
-        """The best of a thread's elements and its position; threads without elements take the last vector of the row."""
+        """Returns the best of a thread's elements and its position; threads without elements take the last vector of the row."""
         code, members = self.code, self.layout.members
         first = code.intrinsic("smin", member, code.integer(self.count - 1))
         best, *others = self._load(source, first)
@@ -103,7 +101,7 @@ class _ArgReduce:
         return best, position
 
     def _load(self, source: str, i: Value) -> list[Value]:
-        """The elements of a vector; float32 stands for the shorter floats."""
+        """Returns the elements of a vector; float32 stands for the shorter floats."""
         code, kind, lanes = self.code, self.record.kind, self.layout.lanes
         pointer = code.offset(source, code.mul(i, code.integer(self.step * lanes)))
         x = code.load(pointer, kind, lanes if lanes > 1 else 0, align=lanes * kind.itemsize)
@@ -111,7 +109,7 @@ class _ArgReduce:
         return [code.lane(x, lane) for lane in range(lanes)]
 
     def _positions(self, i: Value) -> list[Value]:
-        """The positions of the elements of a vector within the row."""
+        """Returns the positions of the elements of a vector within the row."""
         code, lanes = self.code, self.layout.lanes
         first = code.convert(code.mul(i, code.integer(lanes)), self.index)
         return [code.add(first, code.like(first, lane)) for lane in range(lanes)]
@@ -126,7 +124,7 @@ class _ArgReduce:
     # -- exchange ------------------------------------------------------------------------------------------------------
 
     def _exchange(self, thread: Value, mine: tuple[Value, Value]) -> tuple[Value, Value]:
-        """The best element of a row and its position, in each of its threads."""
+        """Returns the best element of a row and its position, in each of its threads."""
         layout, by = self.layout, self.layout.members // 2
         apart = layout.rows if layout.across else 1  # threads of neighbouring members
         rooms = [self.code.shared(layout.threads * x.dtype.itemsize) for x in mine if by * apart >= layout.grids.lanes]
@@ -142,7 +140,7 @@ class _ArgReduce:
     def _through_memory(
         self, rooms: Sequence[str], thread: Value, distance: int, mine: tuple[Value, Value]
     ) -> tuple[Value, Value]:
-        """The record of the thread whose number differs in one bit, by shared memory."""
+        """Returns the record of the thread whose number differs in one bit, by shared memory."""
         code = self.code
         partner = code.xor(thread, code.integer(distance))
         for room, x in zip(rooms, mine, strict=True):

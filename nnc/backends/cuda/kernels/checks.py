@@ -1,4 +1,4 @@
-"""Checks indices where no element is read or written, so that one out of range is refused all the same."""
+"""Checks indices where no element is read or written, so that an index out of range is still refused."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ from nnc.lower.plan.stages import Step
 
 
 def check_indices(step: Step, machine: GpuTarget, box: Indexed, is_update: bool = False) -> DeviceKernel:
-    """Prints the kernel of a step that only refuses indices: a thread looks at one place.
+    """Prints the kernel of a step that only checks indices: each thread checks those of one place.
 
     Args:
-        step: of which the indices are the last inputs.
-        machine: it runs the kernel.
-        box: its geometry; where an indexed axis is empty, each place is out of range.
+        step: the step, whose last inputs are the indices.
+        box: the geometry of the indexed box; where an indexed axis is empty, each place is out of range.
         is_update: whether the result lies where the operand does, and stays as it is.
     """
     inputs, count, threads = len(step.inputs), math.prod(box.outer), machine.grids.threads

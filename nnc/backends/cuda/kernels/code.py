@@ -23,11 +23,11 @@ class GpuCode(Code):
     """A kernel: the work of one thread.
 
     Args:
-        name: of the function, without @: it begins with KERNEL.
-        pointers: of each parameter the attributes, "noalias readonly align 16" say; parameters are named p0, p1 and so on.
-        threads: of a block.
-        rounds_freely: whether float32 values are those of 16-bit floats, kept wide within the kernel. Then a product and a sum may
-            be one instruction, and quotients lie up to 2 ulp of float32 from the right ones, which 16 bits do not tell.
+        name: the function's name without @; it begins with KERNEL.
+        pointers: the attributes of each parameter, such as "noalias readonly align 16"; parameters are named p0, p1, …
+        threads: threads of a block.
+        rounds_freely: whether float32 values are 16-bit floats, kept wide within the kernel. Then a product and a sum may be
+            fused into one instruction, and quotients may be off by 2 ulp of float32, which 16 bits do not show.
     """
 
     functions = FUNCTIONS
@@ -40,20 +40,20 @@ class GpuCode(Code):
         self._rounds_freely = rounds_freely
 
     def definition(self) -> str:
-        """The function with the variables of its blocks; `declarations` stand apart."""
+        """Returns the function with the variables of its blocks; `declarations` stand apart."""
         return "\n".join([*self.variables, self.text()])
 
     def module(self) -> str:
-        """The function with its variables and the declarations that it needs."""
+        """Returns the function with its variables and the declarations that it needs."""
         return "\n".join([*sorted(self.declarations), self.definition()])
 
     # -- the thread ----------------------------------------------------------------------------------------------------
 
     def special(self, register: str) -> Value:
-        """A special register as an int64.
+        """Returns a special register as an int64.
 
         Args:
-            register: "tid.x", "ctaid.y", "ntid.x" and so on.
+            register: the register's name, such as "tid.x", "ctaid.y" or "ntid.x".
         """
         name = f"llvm.nvvm.read.ptx.sreg.{register}"
         self.declare(f"declare i32 @{name}()")
@@ -67,13 +67,12 @@ class GpuCode(Code):
         self.line(f"call void @{name}(i32 0)")
 
     def exchange(self, way: str, x: Value, lane: Value | int) -> Value:
-        """A value of another thread of the warp, of which all threads are here.
+        """Reads the value of another thread of the warp (a shuffle); all threads of the warp must take part.
 
         Args:
-            way: "bfly" (the thread whose number differs in the bits of `lane`), "up" or "down" (so many threads before or behind;
-                threads without such a one keep theirs) or "idx" (the thread of that number).
+            way: "bfly" reads from the thread whose number differs in the bits of `lane`; "up" and "down" from `lane` threads
+                before or behind, where threads without such a neighbour keep their value; "idx" from thread number `lane`.
             x: this thread's value, a scalar.
-            lane: see `way`.
         """
         size = x.dtype.itemsize
         if dtypes.is_bool(x.dtype):
@@ -113,7 +112,7 @@ class GpuCode(Code):
     # -- conversions ---------------------------------------------------------------------------------------------------
 
     def _convert_small(self, x: Value, dtype: DType) -> Value:
-        """To and from bfloat16 by the processor's own instructions, of which one rounds two numbers."""
+        """Converts to and from bfloat16 by the processor's own instructions, which round two numbers at once."""
         if x.dtype == dtypes.bfloat16:
             short = self.let(f"bitcast {x.typed} to {vector_type('bfloat', x.lanes)}")
             wide = f"fpext {vector_type('bfloat', x.lanes)} {short} to {vector_type('float', x.lanes)}"
@@ -140,7 +139,7 @@ class GpuCode(Code):
     # -- memory --------------------------------------------------------------------------------------------------------
 
     def shared(self, nbytes: int) -> str:
-        """A pointer to a variable of the block, 16-byte aligned."""
+        """Returns a pointer to a variable of the block, 16-byte aligned."""
         name = f"@{self.name}.shared{len(self.variables)}"
         self.variables.append(f"{name} = internal addrspace(3) global [{nbytes} x i8] undef, align {MOST_BYTES}")
         return self.share(f"addrspacecast ptr addrspace(3) {name} to ptr")
@@ -151,11 +150,10 @@ class GpuCode(Code):
         """Reads neighbouring values.
 
         Args:
-            pointer: to the first.
-            dtype: of the values.
-            lanes: how many; 0: a scalar.
-            mask: none is taken.
-            align: bytes that divide the address; None: the dtype's.
+            dtype: the dtype of the values.
+            lanes: the number of values; 0: a scalar.
+            mask: must be None; threads take no masks.
+            align: bytes that divide the address; None: the dtype's size.
         """
         if mask is not None:
             raise InternalError("kernels of devices branch instead of masking")
@@ -167,10 +165,9 @@ class GpuCode(Code):
         """Writes neighbouring values.
 
         Args:
-            pointer: to the first.
-            value: of one lane or several.
-            mask: none is taken.
-            align: bytes that divide the address; None: the dtype's.
+            value: a scalar or a vector.
+            mask: must be None; threads take no masks.
+            align: bytes that divide the address; None: the dtype's size.
         """
         if mask is not None:
             raise InternalError("kernels of devices branch instead of masking")

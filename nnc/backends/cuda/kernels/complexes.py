@@ -36,7 +36,7 @@ from nnc.lower.plan.stages import Step, View
 
 
 def _by_expression(step: Step, machine: GpuTarget) -> DeviceKernel:
-    """The kernel that computes each element of a step by the expression of its command."""
+    """Returns the kernel that computes each element of a step by the expression of its command."""
     parsed = parse(scalar[step.command])
     return _elements(step, machine, lambda *operands: evaluate_complex(parsed, operands))
 
@@ -46,12 +46,7 @@ def _integer_power(step: Step, machine: GpuTarget) -> DeviceKernel:
 
 
 def _elements(step: Step, machine: GpuTarget, compute: Callable[..., Any]) -> DeviceKernel:
-    """The kernel that computes each element of a step.
-
-    Args:
-        step: of a program.
-        compute: from the operands' elements to that of the result.
-    """
+    """Makes the kernel of a step whose elements `compute` gives from the operands' elements."""
     views, out = (*step.inputs, *step.outputs), step.outputs[0]
     axes = Axes(out.spec.shape, tuple(view.strides for view in views)).ordered(len(views) - 1)
     if not axes.size:
@@ -96,7 +91,7 @@ def _store(code: GpuCode, view: View, place: str, parts: Sequence[Term]) -> None
 
 
 def _reduce_sum(step: Step, machine: GpuTarget) -> DeviceKernel:
-    """The sums of real parts, and those of imaginary ones."""
+    """Returns the sums of real parts, and those of imaginary ones."""
     (x,), (out,), series = step.inputs, step.outputs, Series(machine)
     for source, target in zip(parts_of(x), parts_of(out), strict=True):
         operand, result = Symbol(source.spec), Symbol(target.spec)

@@ -11,12 +11,9 @@ from nnc.lower.kernels.values import Scope
 
 
 def print_elements(operands: Operands) -> DeviceKernel:
-    """Prints a nest without a row: a thread takes one vector, the joint number of its outer loops is the thread's own.
+    """Prints a nest without a row: each thread computes one vector, and its number gives the indices of the outer loops.
 
-    Inputs may lie where outputs do: the thread that reads an element writes it, and nobody else reads it.
-
-    Args:
-        operands: of the nest.
+    Inputs may lie where outputs do: only the thread that writes an element reads it.
     """
     return _Elements(operands, operands.lanes()).kernel()
 
@@ -25,7 +22,7 @@ class _Elements(ThreadValues):
     """Prints the elements of one nest."""
 
     def kernel(self) -> DeviceKernel:
-        """The kernel."""
+        """Returns the kernel."""
         nest, threads = self.nest, self.operands.grids.threads
         counts = [nest.sizes[loop] // (self.width if loop == nest.vector else 1) for loop in nest.outer]
         units = math.prod(counts)

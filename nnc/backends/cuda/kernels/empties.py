@@ -30,7 +30,7 @@ def _native(step: Step, machine: GpuTarget) -> DeviceKernel | None:
 
 
 def _identity(step: Step, machine: GpuTarget) -> DeviceKernel | None:
-    """The result of a reduction of no elements: the identity everywhere."""
+    """Returns the result of a reduction of no elements: the identity everywhere."""
     out = step.outputs[0]
     if not out.spec.size or not has_code(out.spec.dtype):
         return _native(step, machine)

@@ -24,9 +24,7 @@ def write_few(series: Series, writes: Writes, op: str) -> None:
     """Adds the launch that writes all updates.
 
     Args:
-        series: takes it.
-        writes: of the scatter.
-        op: joins updates; "set": the last one stays.
+        op: the operation that combines updates; "set": the last one stays.
     """
     columns, lanes = in_vectors(
         writes.columns, writes.target.spec.dtype.itemsize, (0, 1), writes.row_alignment, writes.machine
@@ -44,10 +42,8 @@ class _Walk:
     """The work of a thread on a vector of one update.
 
     Args:
-        code: of the thread.
-        writes: of the scatter.
         columns: vectors of a row, of updates and of the result.
-        lanes: of a vector.
+        lanes: the number of lanes of a vector.
         column: the number of the vector, unsigned.
     """
 
@@ -57,7 +53,7 @@ class _Walk:
         self.dtype = writes.target.spec.dtype
 
     def write(self, n: Value, op: str) -> None:
-        """Writes the place of an update, if the thread is the one that has to."""
+        """Writes the place of an update, if this is the thread to do so."""
         code, writes = self.code, self.writes
         mine, inside = writes.row(code, n)
         if inside is not None and writes.status:
@@ -105,13 +101,13 @@ class _Walk:
         return self.lanes * self.dtype.itemsize
 
     def _update(self, n: Value) -> Value:
-        """The vector of an update."""
+        """Returns the vector of an update."""
         code = self.code
         place = self.writes.update_at(code, unsigned(code, n, self.writes.count))
         return code.load(code.offset(place, self.of_update), self.dtype, self._lanes, align=self._aligned)
 
     def _target(self, row: Value) -> str:
-        """The address of the vector of a row."""
+        """Returns the address of the vector of a row."""
         code = self.code
         place = self.writes.target_at(code, unsigned(code, row, self.writes.rows))
         return code.offset(place, self.of_target)

@@ -21,10 +21,7 @@ def fill(series: Series, out: View, value: Any, number: int) -> None:
     """Adds the launches that write one value to all elements, to both parts of complex numbers.
 
     Args:
-        series: takes them.
-        out: is written.
-        value: of its dtype.
-        number: of `out` among the operands of the step.
+        number: the position of `out` among the step's operands.
     """
     parts = [(out, value)]
     if dtypes.is_complex(out.spec.dtype):
@@ -37,18 +34,14 @@ def fill(series: Series, out: View, value: Any, number: int) -> None:
 
 
 def parts_of(view: View) -> tuple[View, View]:
-    """The real and the imaginary parts of complex numbers.
-
-    Args:
-        view: holds them.
-    """
+    """Returns the real and the imaginary parts of a view of complex numbers."""
     spec = view.spec.update(dtype=dtypes.real_dtype(view.spec.dtype))
     real, imaginary = (view.show(spec, view.offset + at, view.strides) for at in (0, spec.dtype.itemsize))
     return real, imaginary
 
 
 def _full(step: Step, machine: GpuTarget) -> DeviceKernel:
-    """A tensor of one value is the smallest graph that there is."""
+    """Returns a tensor of one value is the smallest graph that there is."""
     series, out = Series(machine), step.outputs[0]
     fill(series, out, out.spec.dtype.type(step.params["value"]), 0)
     return series.kernel()

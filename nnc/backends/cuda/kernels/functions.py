@@ -34,7 +34,7 @@ _ERFC_END = 10.3  # from here on erfc is 0
 
 
 def _instruction(name: str, x: Term) -> Term:
-    """An instruction of the processor on each lane."""
+    """Returns an instruction of the processor on each lane."""
     code, value, full = x.code, x.value, f"llvm.nvvm.{name}.approx.ftz.f"
     code.declare(f"declare float @{full}(float)")
     if not value.lanes:

@@ -30,14 +30,13 @@ Shape = tuple[int, ...]
 
 
 def boxes(x: View, sizes: Sequence[int], count: int) -> View:
-    """All boxes of so many elements within a tensor, by their first elements: axes of starts, then axes of a box.
+    """Views all boxes of one size within a tensor: the first axes are those of the boxes' starts, the last those of a box.
 
-    An axis that a box takes whole has one start, of stride 0, so that vectors along other axes stay aligned.
+    An axis that a box covers whole has one start, with stride 0, so that vectors along other axes stay aligned.
 
     Args:
-        x: the tensor.
-        sizes: of a box along each axis.
-        count: of the axes that have a start; others are taken whole.
+        sizes: the size of a box along each axis.
+        count: the number of axes that have a start; boxes cover the others whole.
     """
     starts = tuple(n - size + 1 for n, size in zip(x.spec.shape, sizes, strict=True))[:count]
     strides = tuple(by if n > 1 else 0 for n, by in zip(starts, x.strides, strict=False))
@@ -45,7 +44,7 @@ def boxes(x: View, sizes: Sequence[int], count: int) -> View:
 
 
 def _read(step: Step, machine: GpuTarget, x: View, indices: Sequence[View], params: Mapping[str, Any]) -> DeviceKernel:
-    """Elements of a tensor at computed places; where none is read, indices may be refused all the same."""
+    """Elements of a tensor at computed places; even where none is read, indices may be refused."""
     out, mode, dtype = step.outputs[0], params["mode"], x.spec.dtype
     is_empty = any(x.spec.shape[axis] == 0 for axis in params["axes"])
     series, operands = Series(machine), range(len(indices) + 3)  # with the status word
@@ -83,7 +82,7 @@ def _nest(
 
 
 def _words(view: View) -> View:
-    """A tensor of complex numbers as the words by which they are moved."""
+    """Returns a tensor of complex numbers as the words by which they are moved."""
     shape, (strides,) = in_words(view.spec, view.strides)
     return view.show(TensorSpec(shape, word_of(view.spec.dtype)), view.offset, strides)
 

@@ -12,17 +12,17 @@ from nnc.lower.kernels.domain import is_reduction
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The threads of a block, as so many rows that each have so many threads.
+    """Divides the threads of a block among rows: each row has the same number of threads.
 
     Attributes:
-        across: whether neighbouring threads take neighbouring rows (columns of memory) instead of parts of one row.
-        width: elements that a thread takes at once, along the vector loop.
+        across: whether neighbouring threads have neighbouring rows (columns of memory) instead of parts of one row.
+        width: elements that a thread processes at once, along the vector loop.
         members: threads of one row; a power of two.
         rows: rows of a block, or vectors of neighbouring rows; a power of two.
         count: vectors, or elements, of a row.
         units: rows, or vectors of neighbouring rows, of the nest.
-        kept: vectors of a row that each thread keeps in registers; 0: it reads them anew in each phase.
-        parts: parts into which each row is cut, for blocks of their own.
+        kept: vectors of a row that each thread keeps in registers; 0: each phase reads them again.
+        parts: the number of parts of each row; each part has blocks of its own.
     """
 
     across: bool
@@ -54,15 +54,14 @@ def choose_layout(operands: Operands, parts: int) -> Layout:
     """Chooses how threads traverse the rows of a nest.
 
     Args:
-        operands: of a nest with a row.
-        parts: into which rows are cut.
+        parts: the number of parts into which rows are cut.
     """
     nest = operands.nest
     return _along(operands, parts) if nest.in_row else _across(operands, parts)
 
 
 def _along(operands: Operands, parts: int) -> Layout:
-    """The layout where rows lie along memory."""
+    """Returns the layout where rows lie along memory."""
     width = operands.lanes()
     units, row = _sizes(operands)
     count = row // width
@@ -72,7 +71,7 @@ def _along(operands: Operands, parts: int) -> Layout:
 
 
 def _across(operands: Operands, parts: int) -> Layout:
-    """The layout where rows lie across memory: the sums of all threads of a block must have room in its shared memory."""
+    """Returns the layout where rows lie across memory: the sums of all threads of a block must have room in its shared memory."""
     width = operands.lanes()
     columns, count = _sizes(operands)
     members = _members_across(operands, columns // width, -(-count // parts))
@@ -85,14 +84,14 @@ def _across(operands: Operands, parts: int) -> Layout:
 
 
 def _sizes(operands: Operands) -> tuple[int, int]:
-    """The number of rows of a nest, and the elements of each."""
+    """Returns the number of rows of a nest, and the elements of each."""
     nest = operands.nest
     rows, row = (math.prod(nest.sizes[loop] for loop in loops) for loops in (nest.outer, nest.row))
     return rows, row
 
 
 def _at_least(count: int) -> int:
-    """The least power of two that is no less."""
+    """Returns the least power of two that is no less."""
     return 1 << max(count - 1, 0).bit_length()
 
 

@@ -19,14 +19,14 @@ _EACH = 4  # words of a thread
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """Sorted runs of words in which each row lies, one behind the other.
+    """The sorted runs of words that make up each row, one behind the other.
 
     Attributes:
-        count: of a row.
-        length: of each but the last.
-        last: length of the last one.
+        count: runs of a row.
+        length: words of each run but the last.
+        last: words of the last run.
         wanted: words of the row that are wanted; runs are cut off there.
-        threads: of a block that merges two.
+        threads: threads of a block that merges two runs.
     """
 
     count: int
@@ -41,7 +41,7 @@ class Runs:
         return (self.count - 1) * self.length + self.last
 
     def merged(self) -> Runs:
-        """The runs that are made of pairs of these; one without another stays as it is."""
+        """Returns the runs that are made of pairs of these; one without another stays as it is."""
         length = min(2 * self.length, self.wanted)
         last = self.last if self.count % 2 else min(self.length + self.last, self.wanted)
         return Runs(-(-self.count // 2), length, last, self.wanted, self.threads)
@@ -62,16 +62,13 @@ Write = Callable[[Value, Word], None]
 
 @dataclass
 class Merge:
-    """Prints one pass.
+    """Prints one pass of merge sort.
 
     Args:
-        code: of the thread.
-        words: that are sorted.
-        runs: that are merged.
-        source: arrays of their words.
-        begin: number of the row's first word.
-        pair: number of the pair of runs in the row.
-        tile: number of the tile in the pair's result.
+        source: the arrays that hold the words of the runs.
+        begin: the number of the row's first word.
+        pair: the number of the pair of runs in the row.
+        tile: the number of the tile in the pair's result.
     """
 
     code: GpuCode
@@ -86,7 +83,7 @@ class Merge:
         """Prints the work of a thread.
 
         Args:
-            write: called with the number of a word in the merged run, and the word, under the condition that there is one.
+            write: called with the number of a word in the merged run, and the word, where there is one.
         """
         code, runs = self.code, self.runs
         is_last = code.compare("eq", self.pair, code.integer(runs.merged().count - 1))
@@ -132,7 +129,7 @@ class Merge:
                 write(code.add(first, code.add(own, before)), word)
 
     def _split(self, begins: tuple[Value, Value], lengths: tuple[Value, Value], place: Value) -> Value:
-        """The number of words of the left run among the first `place` words of the result."""
+        """Returns the number of words of the left run among the first `place` words of the result."""
         code, words = self.code, self.words
         least = code.intrinsic("smax", code.sub(place, lengths[1]), code.integer(0))
         state = Carried([least, code.intrinsic("smin", place, lengths[0])])
@@ -152,7 +149,7 @@ class Merge:
         return state.values[0]
 
     def _first_behind(self, room: Sequence[str], begin: Value, end: Value, last: Value, word: Word) -> Value:
-        """The number of the first word in a sorted part of shared memory that does not come before another."""
+        """Returns the number of the first word in a sorted part of shared memory that does not come before another."""
         code, words = self.code, self.words
         state = Carried([begin, end])
         with code.loop(0, self.runs.tile.bit_length(), carried=[state]):
@@ -166,7 +163,7 @@ class Merge:
 
 
 def row_pair_tile(code: GpuCode, runs: Runs) -> tuple[Value, Value, Value]:
-    """The row, the pair of runs and the tile of its result that a block takes."""
+    """Returns the row, the pair of runs and the tile of its result that a block takes."""
     result = runs.merged()
     number = code.convert(code.special("ctaid.x"), dtypes.int64)
     tile, number = code.rem(number, code.integer(result.tiles)), code.div(number, code.integer(result.tiles))

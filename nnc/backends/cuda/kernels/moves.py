@@ -25,23 +25,17 @@ Shape = tuple[int, ...]
 
 
 class Copies:
-    """The copies of one step, one launch each.
-
-    Args:
-        step: of which inputs are copied to the output.
-        series: takes their kernels.
-    """
+    """The copies from a step's inputs to its output, one launch each."""
 
     def __init__(self, step: Step, series: Series) -> None:
         self._step, self._series = step, series
 
     def add(self, number: int, source: View, target: View) -> None:
-        """Adds a copy.
+        """Adds a copy from the input of this number.
 
         Args:
-            number: of the input.
-            source: within that input.
-            target: of the same shape, within the output.
+            source: the part of the input to copy.
+            target: the part of the output to write, of the same shape.
         """
         if not target.spec.size:
             return
@@ -58,7 +52,7 @@ class Copies:
 
 
 def _shown(step: Step, machine: GpuTarget, spec: TensorSpec, offset: int, strides: Shape) -> DeviceKernel:
-    """The first input, seen in another way, copied to the output."""
+    """Returns the first input, seen in another way, copied to the output."""
     series, (out,) = Series(machine), step.outputs
     source = step.inputs[0]
     target = out if spec.shape == out.spec.shape else out.show(spec, out.offset, row_major(spec))
@@ -80,7 +74,7 @@ def _view(step: Step, machine: GpuTarget) -> DeviceKernel | None:
 
 
 def _reshape(step: Step, machine: GpuTarget) -> DeviceKernel | None:
-    """A view, or a copy in the order of the elements, which a result without gaps allows."""
+    """Returns a view, or a copy in the order of the elements, which a result without gaps allows."""
     (x,), (out,) = step.inputs, step.outputs
     printed = _view(step, machine)
     if printed is not None or not is_contiguous(out.spec, out.strides):
@@ -89,7 +83,7 @@ def _reshape(step: Step, machine: GpuTarget) -> DeviceKernel | None:
 
 
 def _reorder(step: Step, machine: GpuTarget) -> DeviceKernel:
-    """The strides of a transpose are read, and written in the order of the result."""
+    """Returns the strides of a transpose are read, and written in the order of the result."""
     out, order = step.outputs[0], step.params["permutation"]
     return _shown(step, machine, out.spec, 0, tuple(step.inputs[0].strides[axis] for axis in order))
 
@@ -105,7 +99,7 @@ def _concatenate(step: Step, machine: GpuTarget) -> DeviceKernel:
 
 
 def _pad(step: Step, machine: GpuTarget) -> DeviceKernel:
-    """The value everywhere, then the operand in its place."""
+    """Returns the value everywhere, then the operand in its place."""
     series, (x, value), (out,) = Series(machine), step.inputs, step.outputs
     copies = Copies(step, series)
     copies.add(1, value.show(out.spec, value.offset, (0,) * out.spec.ndim), out)

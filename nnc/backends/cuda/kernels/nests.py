@@ -28,17 +28,17 @@ from nnc.lower.plan.stages import View
 def print_nest(
     graph: Graph, inputs: Sequence[View], outputs: Sequence[View], machine: GpuTarget, shifts: Sequence[int] = ()
 ) -> DeviceKernel:
-    """Prints the kernel that computes a fused graph on operands that lie in these views.
+    """Prints the kernel that computes a fused graph on operands in these views.
 
     An output may lie where an input does, if `overwrites` of nnc.lower.kernels.row_phases lists the two; views of one buffer whose
     extents meet are taken for such operands. Tensors in different buffers never share memory.
 
     Args:
-        graph: that fits one nest.
-        inputs: of the graph.
-        outputs: of the graph, and behind them the workspace; without it rows stay whole.
-        machine: it runs the kernel.
-        shifts: bytes from the pointers that the kernel is given to the views, where these lie within larger ones.
+        graph: a graph that fits one nest.
+        inputs: the views of the graph's inputs.
+        outputs: the views of the graph's outputs, then that of the workspace; without one, rows are not cut into parts.
+        shifts: for each view, the bytes from the pointer that the kernel is given to the view, where that lies within a larger
+            one.
     """
     if not any(spec.size for spec in graph.output_specs):
         return DeviceKernel("", ())
@@ -52,12 +52,10 @@ def print_nest(
 
 
 def workspace_bytes(graph: Graph, specs: Sequence[TensorSpec], machine: GpuTarget) -> int:
-    """Returns the bytes of the workspace that `print_nest` wants behind the outputs: an array of uint8; 0: none.
+    """Returns the size of the workspace, an array of uint8, that `print_nest` takes behind the outputs; 0: none.
 
     Args:
-        graph: that fits one nest.
-        specs: of its inputs.
-        machine: it runs the kernel.
+        specs: the specs of the graph's inputs.
     """
     parts = choose_parts(graph, specs, machine)
     return sum_bytes(graph, parts) if parts > 1 else 0

@@ -1,7 +1,7 @@
 """Bitonic networks (Batcher, 1968) that sort the words of a tile, which the threads of a row hold in registers.
 
-Thread t of m holds words t, t + m, t + 2m …. Words m or more apart are compared in registers, those of one warp by shuffles, and
-the others by shared memory, of which two parts take turns, so that each comparison takes one barrier.
+Thread t of m holds words t, t + m, t + 2m …. Words m or more apart are compared in registers, those of one warp by shuffles,
+and the others by shared memory. Two parts of that take turns, so that each comparison takes one barrier.
 """
 
 from __future__ import annotations
@@ -16,16 +16,13 @@ from nnc.lower.kernels.builder import Value
 
 @dataclass
 class Network:
-    """Prints the network of one kernel.
+    """Prints the sorting network of one kernel.
 
     Args:
-        code: of the thread.
-        warp: threads of a warp.
-        words: that are sorted.
         members: threads of a row; a power of two.
-        rows: of a block.
-        row: number of the thread's row in the block.
-        member: number of the thread in its row.
+        rows: rows of a block.
+        row: the number of the thread's row in the block.
+        member: the number of the thread in its row.
     """
 
     code: GpuCode
@@ -42,7 +39,7 @@ class Network:
         """Sorts the words of a row.
 
         Args:
-            held: the thread's words; a power of two of them.
+            held: the thread's own words; their number is a power of two.
         """
         result, count = list(held), len(held) * self.members
         size = 2
@@ -75,7 +72,7 @@ class Network:
         return result
 
     def _better(self, number: int, mine: Word, other: Word, size: int, distance: int) -> Word:
-        """The one of two words that this thread goes on with: the greater one where one of two bits is set."""
+        """Returns the one of two words that this thread goes on with: the greater one where one of two bits is set."""
         code = self.code
         greater = self._bit(distance)
         if size < self.members:

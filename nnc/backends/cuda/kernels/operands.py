@@ -18,14 +18,13 @@ _SHORT = 1 << 31  # bytes and iterations that 32 bits count
 
 @dataclass(frozen=True)
 class Operands:
-    """A nest with the places of its operands.
+    """A loop nest, and the places of its operands.
 
     Attributes:
-        nest: of a fused graph.
         grids: the shapes of launches.
-        views: of its inputs, then of its outputs.
+        views: the views of its inputs, then of its outputs.
         has_workspace: whether a workspace stands behind the outputs.
-        shifts: bytes from the pointer that a kernel is given for a view to its first element; empty where all are 0.
+        shifts: for each view, the bytes from the pointer that a kernel is given to the first element; empty where all are 0.
     """
 
     nest: Nest
@@ -43,13 +42,10 @@ class Operands:
         machine: GpuTarget,
         shifts: Sequence[int] = (),
     ) -> Operands:
-        """Makes the nest of a fused graph as a GPU traverses it.
+        """Makes the nest of a fused graph in the form in which a GPU traverses it.
 
         Args:
-            graph: fused.
-            inputs: of the graph.
-            outputs: of the graph, and behind them the workspace, if there is one.
-            machine: it runs the kernel.
+            outputs: the views of the graph's outputs, then that of the workspace, if there is one.
             shifts: see `Operands`.
         """
         results = outputs[: len(graph.outputs)]
@@ -94,7 +90,7 @@ class Operands:
         return any(self._overlap(i, j) for i in range(count) for j in rows)
 
     def step(self, operand: int) -> int:
-        """The bytes by which an operand moves with the vector loop."""
+        """Returns the bytes by which an operand moves with the vector loop."""
         return self.nest.strides[operand][self.nest.vector] if self.nest.vector is not None else 0
 
     def is_dense(self, operand: int) -> bool:
@@ -102,7 +98,7 @@ class Operands:
         return bool(self.step(operand) == self.nest.operands[operand].dtype.itemsize)
 
     def alignment(self, operand: int, lanes: int = 1) -> int:
-        """The bytes of which every address is a multiple at which a thread begins to read `lanes` elements."""
+        """Returns the greatest number of bytes that divides every address at which a thread begins to read `lanes` elements."""
         nest, view, symbol = self.nest, self.views[operand], self.nest.operands[operand]
         moves: list[int] = [view.offset, *(nbytes for _, nbytes in view.advances)]
         moves += [step for loop, step in enumerate(nest.strides[operand]) if loop != nest.vector]

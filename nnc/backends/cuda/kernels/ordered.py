@@ -34,13 +34,13 @@ _CHUNK, _LONGEST_CHUNK = 32, 256  # updates that a thread joins one after the ot
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """The sizes of a scatter whose updates are sorted, and its workspace: two arrays of keys, then sums of chunks.
+    """The sizes of a scatter with sorted updates, and of its workspace: two arrays of keys, then the sums of chunks.
 
     Attributes:
-        count: of updates, each of a row.
-        rows: of the operand.
-        width: elements of a row; parts of complex numbers count.
-        item: bytes of an element while updates are joined; 0 where they replace one another.
+        count: the number of updates, each of a row.
+        rows: rows of the operand.
+        width: elements of a row; the two parts of a complex number count as two.
+        item: bytes of an element while updates are combined; 0 where they replace each other.
     """
 
     count: int
@@ -50,12 +50,11 @@ class Order:
 
     @staticmethod
     def of(x: TensorSpec, index: TensorSpec, params: Mapping[str, Any]) -> Order:
-        """The order of a scatter's updates.
+        """Makes the order of a scatter's updates.
 
         Args:
-            x: its operand.
-            index: one array of indices.
-            params: of the scatter.
+            x: the spec of the scatter's operand.
+            index: the spec of the one array of indices.
         """
         axes = (*range(params["batch"]), *params["axes"])
         rows = math.prod(x.shape[axis] for axis in axes)
@@ -80,7 +79,9 @@ class Order:
 
     @property
     def chunk(self) -> int:
-        """Updates that a thread joins one after the other: more where there are many, of which the sums are joined in turn."""
+        """Updates that a thread joins one after the other: more where there are many updates; their sums are then joined in
+        turn.
+        """
         wanted = 1 << math.isqrt(self.count).bit_length() >> 2
         return min(max(wanted, _CHUNK), _LONGEST_CHUNK)
 
@@ -114,13 +115,7 @@ def _aligned(nbytes: int) -> int:
 
 
 def sort_updates(series: Series, writes: Writes, order: Order) -> None:
-    """Adds the launches that sort the keys of all updates; the last one writes at `order.keys(order.passes)`.
-
-    Args:
-        series: takes them.
-        writes: of the scatter.
-        order: of its updates.
-    """
+    """Adds the launches that sort the keys of all updates; the last one writes at `order.keys(order.passes)`."""
     threads = order.tile // 2
     code = writes.begin("tiles", threads)
     _print_tile(code, writes, order)
@@ -171,7 +166,7 @@ def _compare_pair(code: GpuCode, slot: Callable[[Value], str], thread: Value, le
 
 
 def _key(code: GpuCode, writes: Writes, order: Order, n: Value) -> Value:
-    """The key of an update; the row of updates that are dropped comes behind all others."""
+    """Returns the key of an update; the row of updates that are dropped comes behind all others."""
     row, inside = writes.row(code, n)
     if inside is not None and writes.status:
         code.refuse(writes.status, code.not_(inside))
@@ -202,14 +197,11 @@ def _print_merge(code: GpuCode, writes: Writes, order: Order, turn: int) -> None
 
 
 def key_at(code: GpuCode, writes: Writes, order: Order, turn: int, n: Value) -> str:
-    """The address of a key.
+    """Returns the address of a key.
 
     Args:
-        code: of the thread.
-        writes: of the scatter.
-        order: of its updates.
         turn: 0 for the keys of tiles, then the number of the pass.
-        n: the position, an int64.
+        n: the position of the key, an int64.
     """
     place = code.add(code.mul(n, code.integer(_KEY)), code.integer(order.keys(turn)))
     return code.offset(writes.workspace, place)
@@ -221,10 +213,10 @@ def load_key(code: GpuCode, writes: Writes, order: Order, turn: int, n: Value) -
 
 
 def row_of(code: GpuCode, order: Order, key: Value) -> Value:
-    """The row of a key; `order.rows` for updates that are dropped."""
+    """Returns the row of a key; `order.rows` for updates that are dropped."""
     return code.div(key, code.like(key, order.count))
 
 
 def update_of(code: GpuCode, order: Order, key: Value) -> Value:
-    """The update of a key, in 32 bits where they hold it."""
+    """Returns the update of a key, in 32 bits where they hold it."""
     return unsigned(code, code.rem(key, code.like(key, order.count)), order.count)

@@ -23,10 +23,9 @@ def print_points(stem: str, step: Step, machine: GpuTarget, body: Body) -> Devic
     Neighbouring threads write neighbouring elements of the first result. Input i is read at the pointer `%p{i}`.
 
     Args:
-        stem: of the function's name.
-        step: with at least one result.
-        machine: it runs the kernel.
-        body: (code, index along each axis of the results) -> the element of each result there.
+        stem: the stem of the function's name.
+        step: the step, which has at least one result.
+        body: a function of the code and the index along each axis that returns the element of each result there.
     """
     outputs, count, threads = step.outputs, len(step.inputs), machine.grids.threads
     shape = outputs[0].spec.shape
@@ -50,13 +49,11 @@ def print_points(stem: str, step: Step, machine: GpuTarget, body: Body) -> Devic
 
 
 def place(code: GpuCode, pointer: str, index: Sequence[Value], strides: Sequence[int]) -> str:
-    """The address of an element.
+    """Returns the address of an element.
 
     Args:
-        code: of the thread.
-        pointer: to the first element.
-        index: along each axis.
-        strides: of each axis, in bytes.
+        pointer: the address of the first element.
+        strides: the stride of each axis, in bytes.
     """
     for i, stride in zip(index, strides, strict=True):
         pointer = code.offset(pointer, code.mul(i, code.integer(stride)))
@@ -64,7 +61,7 @@ def place(code: GpuCode, pointer: str, index: Sequence[Value], strides: Sequence
 
 
 def _take_apart(code: GpuCode, number: Value, shape: Sequence[int]) -> list[Value]:
-    """The index along each axis of the element of that number, in row-major order."""
+    """Returns the index along each axis of the element of that number, in row-major order."""
     found: list[Value] = []
     number = code.convert(number, dtypes.uint32 if math.prod(shape) < _SHORT else dtypes.uint64)
     for n in reversed(shape[1:]):

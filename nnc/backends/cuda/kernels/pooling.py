@@ -32,16 +32,16 @@ Index = list[Value]
 
 @dataclass(frozen=True, slots=True)
 class _Windows:
-    """Windows over an array, and the array of one element a window.
+    """Windows over an array, which give an array with one element for each window.
 
     Attributes:
-        axes: on which windows move.
-        sizes: of the array along these.
-        counts: of windows along these.
-        window: places of a window along each axis.
-        stride: places from one window to the next.
-        padding: places in front and behind.
-        dilation: from one place of a window to the next.
+        axes: the axes along which windows move.
+        sizes: the array's sizes along these.
+        counts: the number of windows along each of these.
+        window: the window's size along each axis.
+        stride: the distance from one window to the next.
+        padding: the padding in front and behind.
+        dilation: the distance between two elements of a window.
     """
 
     axes: slice
@@ -54,21 +54,21 @@ class _Windows:
 
     @staticmethod
     def of(step: Step, array: TensorSpec, pooled: TensorSpec) -> _Windows:
-        """The windows of a step."""
+        """Returns the windows of a step."""
         p = step.params
         axes = spatial_axes(array.ndim, len(p["window"]), p.get("channels_last", False))
         sizes, counts = array.shape[axes], pooled.shape[axes]
         return _Windows(axes, sizes, counts, p["window"], p["stride"], p["padding"], p["dilation"])
 
     def element(self, code: GpuCode, axis: int, window: Value, k: Value) -> Value:
-        """The position of a place of a window in the array: below 0 and beyond the size in the padding."""
+        """Returns the position of a place of a window in the array: below 0 and beyond the size in the padding."""
         first = code.mul(window, code.integer(self.stride[axis]))
         return code.sub(
             code.add(first, code.mul(k, code.integer(self.dilation[axis]))), code.integer(self.padding[axis][0])
         )
 
     def places(self, code: GpuCode, axis: int, window: Value) -> tuple[Value, Value]:
-        """The first place of a window that is no padding, and the one behind the last."""
+        """Returns the first place of a window that is no padding, and the one behind the last."""
         n, size, low, step = self.window[axis], self.sizes[axis], self.padding[axis][0], self.dilation[axis]
         first = code.mul(window, code.integer(self.stride[axis]))
         begin, end = code.integer(0), code.integer(n)
@@ -82,7 +82,7 @@ class _Windows:
         return begin, end
 
     def holders(self, code: GpuCode, axis: int, i: Value) -> _Holders:
-        """The windows that hold an element: those for which position + padding = window · stride + place · dilation."""
+        """Returns the windows that hold an element: those for which position + padding = window · stride + place · dilation."""
         stride, step, n = self.stride[axis], self.dilation[axis], self.window[axis]
         common = math.gcd(stride, step)
         apart = stride // common  # places from one window to the one in front
@@ -104,7 +104,7 @@ class _Windows:
         return _Holders(many, first, apart, window, step // common)
 
     def number(self, code: GpuCode, places: Sequence[Value]) -> Value:
-        """The number of a place, counted in row-major order."""
+        """Returns the number of a place, counted in row-major order."""
         found = code.integer(0)
         for k, n in zip(places, self.window, strict=True):
             found = code.add(code.mul(found, code.integer(n)), k)
@@ -122,7 +122,7 @@ class _Holders:
     back: int  # windows from one to the next
 
     def at(self, code: GpuCode, j: Value) -> tuple[Value, Value]:
-        """The place in window number j, and the window."""
+        """Returns the place in window number j, and the window."""
         k = code.add(self.first, code.mul(j, code.integer(self.apart)))
         return k, code.add(self.window, code.mul(j, code.integer(-self.back)))
 
@@ -139,7 +139,7 @@ def _visit(
 
 
 def _load(code: GpuCode, position: int, view: View, index: Sequence[Value]) -> Value:
-    """An element of an input in the dtype in which it is accumulated."""
+    """Returns an element of an input in the dtype in which it is accumulated."""
     kind = view.spec.dtype
     return code.convert(code.load(place(code, f"%p{position}", index, view.strides), kind), dtypes.accumulator(kind))
 
@@ -151,7 +151,7 @@ def _replaced(index: Index, axes: slice, by: Sequence[Value]) -> Index:
 
 
 def _max(step: Step, machine: GpuTarget, wanted: Callable[[Value, Value], Sequence[Value]]) -> DeviceKernel:
-    """The greatest element of each window and its place, of which some are wanted."""
+    """Finds the greatest element of each window, its place, or both."""
     x = step.inputs[0]
     windows, record = _Windows.of(step, x.spec, step.outputs[0].spec), record_of(x.spec.dtype, "gt")
     wide = dtypes.accumulator(x.spec.dtype)
@@ -218,7 +218,7 @@ def _pick_pool(step: Step, machine: GpuTarget) -> DeviceKernel:
 
 
 def _input_grad(step: Step, machine: GpuTarget) -> DeviceKernel:
-    """The sum over the windows that hold an element; of those whose place it is, where places are given."""
+    """Returns the sum over the windows that hold an element; of those whose place it is, where places are given."""
     ct, (out,) = step.inputs[0], step.outputs
     windows = _Windows.of(step, out.spec, ct.spec)
 

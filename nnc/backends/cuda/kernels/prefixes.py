@@ -22,22 +22,20 @@ from nnc.lower.kernels.reductions import combined
 
 
 class Prefixes:
-    """Prints how threads make prefixes.
+    """Prints the work of threads that compute prefixes (a scan).
 
     Args:
-        code: of the thread.
-        by: the rule by which elements are combined.
-        dtype: of the elements.
-        layout: of the threads.
-        length: the most vectors of a range.
-        steps: bytes between neighbours of a row, of the operand and of the result.
+        by: the rule that combines elements.
+        dtype: the dtype of the elements.
+        length: the greatest number of vectors of a range.
+        steps: bytes from one element of a row to the next, in the operand and in the result.
 
     Attributes:
-        may_overflow: whether values may be lost that are not lost in their order.
-        lost: conditions under which a value was lost.
-        thread: number of the thread in its block.
-        row: number of its row in the block.
-        member: number of the thread in its row.
+        may_overflow: whether values may be lost that are not lost when elements are combined one by one.
+        lost: the conditions under which a value was lost.
+        thread: the number of the thread in its block.
+        row: the number of its row in the block.
+        member: the number of the thread in its row.
         warp: threads of a warp.
     """
 
@@ -56,11 +54,11 @@ class Prefixes:
     # -- values --------------------------------------------------------------------------------------------------------
 
     def neutral(self) -> Value:
-        """The value that changes no other."""
+        """Returns the value that changes no other."""
         return self.code.constant(self.by.identity(self.wide), self.wide)
 
     def load(self, source: str, i: Value) -> Value:
-        """The element at a position of a row."""
+        """Returns the element at a position of a row."""
         place = self.code.offset(source, self.code.mul(i, self.code.integer(self.steps[0])))
         return self.code.convert(self.code.load(place, self.kind), self.wide)
 
@@ -101,15 +99,15 @@ class Prefixes:
     def tiles(
         self, source: str, target: str, first: Value, end: Value, carry: Value, stored: Value | None
     ) -> tuple[Value, Value]:
-        """Goes over vectors of a row, tile by tile. Returns the total, and whether a value was lost.
+        """Scans vectors of a row, tile by tile. Returns the total, and whether a value was lost.
 
         Args:
-            source: the address of the row of the operand.
-            target: and of the result.
-            first: of the vectors.
-            end: number behind the last one.
-            carry: value of all elements in front.
-            stored: the condition to write results; None: only the total is wanted.
+            source: the address of the operand's row.
+            target: the address of the result's row.
+            first: the number of the first vector.
+            end: the number behind the last one.
+            carry: the combined value of all elements in front.
+            stored: the condition under which results are written; None: only the total is wanted.
         """
         code, members = self.code, self.layout.members
         state = Carried([carry, self._any_lost()])
@@ -137,7 +135,7 @@ class Prefixes:
         return state.values[0], state.values[1]
 
     def _vector(self, source: str, i: Value) -> list[Value]:
-        """The elements of a vector."""
+        """Returns the elements of a vector."""
         code, lanes, size = self.code, self.layout.lanes, self.kind.itemsize
         place = code.offset(source, code.mul(i, code.integer(self.steps[0] * lanes)))
         x = code.convert(code.load(place, self.kind, lanes if lanes > 1 else 0, align=lanes * size), self.wide)
@@ -159,7 +157,7 @@ class Prefixes:
         return found
 
     def _exchange(self, x: Value, base: Value, first: Value, room: str) -> tuple[Value, Value]:
-        """The values of all threads of the row in front of this one, and those of all its threads, as one each."""
+        """Returns the values of all threads of the row in front of this one, and those of all its threads, as one each."""
         code, members = self.code, self.layout.members
         lane = code.and_(self.member, code.integer(self.warp - 1))
         width = min(members, self.warp)
@@ -200,7 +198,9 @@ class Prefixes:
     def runs(
         self, source: str, target: str, first: Value, end: Value, carry: Value, stored: Value | None
     ) -> tuple[Value, Value]:
-        """Does as `tiles` with elements, of which each thread takes a run. The total is right where no results are wanted."""
+        """Does the same as `tiles` with elements; each thread takes a run of them. The total is right where no results are
+        wanted.
+        """
         code, layout = self.code, self.layout
         run = -(-self.length // layout.members)
         begin = code.add(first, code.mul(self.member, code.integer(run)))
@@ -244,7 +244,7 @@ class Prefixes:
         return state.values[0]
 
     def _share(self, own: Value, is_all: bool) -> Value:
-        """The totals of the runs of a row in front of this thread's, or of all of them."""
+        """Returns the totals of the runs of a row in front of this thread's, or of all of them."""
         code, layout, size = self.code, self.layout, self.wide.itemsize
         if layout.members == 1:
             return own
@@ -262,5 +262,5 @@ class Prefixes:
 
 
 def memory_dtype(dtype: DType) -> DType:
-    """The dtype as which elements are read: bools are bytes."""
+    """Returns the dtype as which elements are read: bools are bytes."""
     return dtypes.uint8 if dtypes.is_bool(dtype) else dtype

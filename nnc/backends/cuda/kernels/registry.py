@@ -23,13 +23,12 @@ Workspace = Callable[[tuple[TensorSpec, ...], Mapping[str, Any], GpuTarget], int
 def add_printed(
     target: Command | str, native: Print, supports: Supports, workspace: Workspace = lambda specs, params, machine: 0
 ) -> None:
-    """Adds the kernel of a command, which is another one for each machine, and runs by its reference where nothing is compiled.
+    """Adds the printed kernel of a command, one for each machine; where nothing is compiled, the command runs by its reference.
 
     Args:
-        target: the command or its name.
-        native: prints the kernel of a step; None where only the reference will do.
-        supports: whether it takes operands of such specs, with such parameters.
-        workspace: the bytes that it needs while it runs, which are then the last output of a step.
+        native: prints the kernel of a step; it returns None for a step that only the reference can run.
+        supports: whether the kernel takes operands of these specs, with these parameters.
+        workspace: the bytes that the kernel needs while it runs, which are then the last output of a step.
     """
     found = command(target)
 

@@ -15,14 +15,14 @@ from nnc.lower.plan.stages import View
 
 @dataclass(frozen=True, slots=True)
 class RowThreads:
-    """The threads of a block, as so many rows that each have so many threads.
+    """Divides the threads of a block among rows: each row has the same number of threads.
 
     Attributes:
         grids: the shapes of launches.
-        across: whether neighbouring threads take neighbouring rows.
+        across: whether neighbouring threads have neighbouring rows.
         lanes: elements that a thread reads at once.
         members: threads of a row; a power of two.
-        rows: of a block; a power of two.
+        rows: rows of a block; a power of two.
     """
 
     grids: Grids
@@ -37,7 +37,7 @@ class RowThreads:
         return self.members * self.rows
 
     def split(self, code: GpuCode, thread: Value) -> tuple[Value, Value]:
-        """The row within the block and the number within the row of a thread."""
+        """Returns the row within the block and the number within the row of a thread."""
         by = self.rows if self.across else self.members
         low = code.and_(thread, code.integer(by - 1))
         high = code.shr(thread, code.integer(by.bit_length() - 1))
@@ -45,14 +45,13 @@ class RowThreads:
 
 
 def choose_row_threads(views: Sequence[View], axis: int, axes: Axes, machine: GpuTarget, parts: int = 1) -> RowThreads:
-    """Chooses threads for rows.
+    """Chooses the threads for rows.
 
     Args:
-        views: of one shape, that a thread reads and writes at the same positions of a row; the first one counts for the order.
-        axis: along which rows lie.
-        axes: the others, as the views see them first.
-        machine: the threads are its.
-        parts: into which rows are cut, for blocks of their own.
+        views: views of one shape, which a thread reads and writes at the same positions of a row; the first decides the order.
+        axis: the axis along which rows lie.
+        axes: the other axes; the views see them first.
+        parts: the number of parts into which rows are cut, each with blocks of its own.
     """
     x, count, grids = views[0], len(views), machine.grids
     n, step, size = x.spec.shape[axis], x.strides[axis], x.spec.dtype.itemsize
@@ -76,5 +75,5 @@ def choose_row_threads(views: Sequence[View], axis: int, axes: Axes, machine: Gp
 
 
 def at_least(count: int) -> int:
-    """The least power of two that is no less."""
+    """Returns the least power of two that is no less."""
     return 1 << max(count - 1, 0).bit_length()

@@ -26,24 +26,18 @@ Outputs = list[tuple[int, Symbol]]
 def print_rows(operands: Operands, layout: Layout) -> DeviceKernel:
     """Prints a nest with a row, as one launch.
 
-    Inputs may lie where outputs do. A thread alone reads and writes its elements of a row; inputs with one element a row are read
-    by all threads of the row, which wait for one another before such an output is written.
+    Inputs may lie where outputs do. Only the thread that reads an element of a row writes it; inputs with one element a row are
+    read by all threads of the row, which wait for one another before such an output is written.
 
     Args:
-        operands: of the nest.
-        layout: of one part.
+        layout: the layout of one part.
     """
     printer = Rows(operands, layout)
     return DeviceKernel(printer.whole(), (printer.launch((layout.blocks, 1), layout.threads),), operands.may_fail)
 
 
 class Rows(ThreadValues):
-    """Prints the rows of one nest.
-
-    Args:
-        operands: of the nest.
-        layout: of the threads.
-    """
+    """Prints the rows of one nest."""
 
     def __init__(self, operands: Operands, layout: Layout) -> None:
         super().__init__(operands, layout.width)
@@ -72,7 +66,7 @@ class Rows(ThreadValues):
         return self.text()
 
     def reduced_in(self, phase: int) -> list[Node]:
-        """The reductions that a phase computes."""
+        """Returns the reductions that a phase computes."""
         return [node for node in self.reductions if self.phases.rank[node.outputs[0]] == phase + 1]
 
     def full_outputs(self, phase: int) -> Outputs:
@@ -109,7 +103,7 @@ class Rows(ThreadValues):
         return Scope({}, iterations)
 
     def at(self, outer: Scope, position: Value) -> Scope:
-        """The values at a position of the row: a number of a vector or an element."""
+        """Returns the values at a position of the row: a number of a vector or an element."""
         nest, width = self.nest, self.layout.width
         counts = [nest.sizes[loop] // (width if loop == nest.vector else 1) for loop in nest.row]
         if len(nest.row) > 1 and self.operands.is_short(self.layout.count):
@@ -129,7 +123,7 @@ class Rows(ThreadValues):
                 self.value(symbol, outer)
 
     def know_results(self, outer: Scope, reduced: Sequence[Node], totals: Sequence[Value]) -> None:
-        """Notes the results of reductions, of which each thread of a row has its share."""
+        """Notes the results of reductions; each thread of a row has its share."""
         for node, total in zip(reduced, self.exchange(reduced, totals), strict=True):
             outer.values[node.outputs[0]] = rounded(self.code, node, total)
 
@@ -182,7 +176,7 @@ class Rows(ThreadValues):
     def traverse(
         self, outer: Scope, kept: Sequence[Scope] | None, reduced: Sequence[Node], full: Outputs
     ) -> list[Value]:
-        """The work of one phase on the vectors of the thread: writes outputs, and returns the sum of each reduction."""
+        """Returns the work of one phase on the vectors of the thread: writes outputs, and returns the sum of each reduction."""
         if kept is None:
             return self._loop(outer, reduced, full)
         totals = [identity(self.code, node, self.lanes) for node in reduced]
@@ -192,7 +186,7 @@ class Rows(ThreadValues):
         return totals
 
     def _add(self, node: Node, total: Value, block: Scope) -> Value:
-        """A sum with the operand of a reduction at one more vector."""
+        """Returns a sum with the operand of a reduction at one more vector."""
         code = self.code
         value = code.splat(code.convert(self.value(node.inputs[0], block), total.dtype), self.lanes)
         if block.mask is not None:
@@ -218,7 +212,7 @@ class Rows(ThreadValues):
         return sums.values
 
     def _vectors_at_once(self, reduced: Sequence[Node]) -> int:
-        """Vectors that the thread reads at once, each of which has sums of its own in registers."""
+        """Returns the number of vectors that the thread reads at once; each has its own sums in registers."""
         together, width = self.operands.grids.vectors_at_once, self.layout.width
         words = sum(max(accumulator(node.inputs[0].dtype).itemsize // 4, 1) * width for node in reduced)
         while together > 1 and together * words > self.operands.grids.kept_words:
@@ -226,7 +220,7 @@ class Rows(ThreadValues):
         return together if self.layout.length >= 2 * together * self.layout.members else 1
 
     def _piece(self, outer: Scope, reduced: Sequence[Node], full: Outputs, start: Value, end: Value) -> list[Value]:
-        """The vectors of the thread from `start` on and in front of `end`."""
+        """Returns the vectors of the thread from `start` on and in front of `end`."""
         code, stride, together = self.code, self.layout.members, self._vectors_at_once(reduced)
         sums = [Carried([identity(code, node, self.lanes) for node in reduced]) for _ in range(together)]
         place = Carried([start])
@@ -244,7 +238,7 @@ class Rows(ThreadValues):
     def _several(
         self, outer: Scope, reduced: Sequence[Node], full: Outputs, places: Sequence[Value], sums: Sequence[Carried]
     ) -> None:
-        """Several vectors, all of which are read before anything is computed with them."""
+        """Processes several vectors; all are read before anything is computed with them."""
         blocks = [self.at(outer, place) for place in places]
         for block in blocks:
             self._read_all(block)
@@ -264,7 +258,7 @@ class Rows(ThreadValues):
         return found[0]
 
     def integer(self, number: Value | int) -> Value:
-        """A number of vectors as an int64."""
+        """Returns a number of vectors as an int64."""
         return number if isinstance(number, Value) else self.code.integer(number)
 
     # -- exchange ------------------------------------------------------------------------------------------------------
@@ -297,7 +291,7 @@ class Rows(ThreadValues):
         return [self._butterfly(node, x, warps) for node, x in zip(reduced, found, strict=True)]
 
     def _butterfly(self, node: Node, x: Value, members: int) -> Value:
-        """The sum of so many neighbouring lanes of a warp, in each of them."""
+        """Returns the sum of so many neighbouring lanes of a warp, in each of them."""
         by = members // 2
         while by:
             x = combine(self.code, node, x, self.code.exchange("bfly", x, by))
@@ -320,7 +314,7 @@ class Rows(ThreadValues):
         return results
 
     def _element(self, room: str, number: Value, like: Value) -> str:
-        """The address of a value in shared memory, by its number."""
+        """Returns the address of a value in shared memory, by its number."""
         nbytes = like.dtype.itemsize * max(like.lanes, 1)
         return self.code.offset(room, self.code.mul(self.wide(number), self.code.integer(nbytes)))
 

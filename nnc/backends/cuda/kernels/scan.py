@@ -67,7 +67,7 @@ def _parts(spec: TensorSpec, axis: int, machine: GpuTarget) -> int:
 
 
 def _workspace(specs: tuple[TensorSpec, ...], params: Mapping[str, Any], machine: GpuTarget) -> int:
-    """The bytes of the totals of all parts, and of a flag for each row."""
+    """Returns the bytes of the totals of all parts, and of a flag for each row."""
     (x,), axis = specs, params["axis"] % specs[0].ndim
     parts = _parts(x, axis, machine) if x.size else 1
     rows = x.size // max(x.shape[axis], 1)
@@ -75,16 +75,13 @@ def _workspace(specs: tuple[TensorSpec, ...], params: Mapping[str, Any], machine
 
 
 class _Scan(Prefixes):
-    """Prints one launch.
+    """Prints one launch of a cumulative command.
 
     Args:
-        command: cumulative.
-        x: the operand.
-        out: the result.
-        axis: along which rows lie.
-        machine: it runs the launch.
-        parts: into which each row is cut.
-        phase: of the launches: totals of parts, results that begin with these, rows made again, or all in one.
+        axis: the axis along which rows lie.
+        parts: the number of parts into which each row is cut.
+        phase: the launch: the totals of parts, the results that begin with these totals, the rows that are computed again, or
+            all in one.
     """
 
     def __init__(
@@ -108,7 +105,7 @@ class _Scan(Prefixes):
     # -- functions -----------------------------------------------------------------------------------------------------
 
     def text(self) -> str:
-        """The function of threads that share rows."""
+        """Returns the function of threads that share rows."""
         code, layout = self.code, self.layout
         given = code.add(code.mul(code.special("ctaid.x"), code.integer(layout.rows)), self.row)
         last = code.integer(self.axes.size - 1)
@@ -142,7 +139,7 @@ class _Scan(Prefixes):
                 self._in_order(source, target)
 
     def again(self) -> str:
-        """The function in which a thread makes a row again whose flag is set."""
+        """Returns the function in which a thread makes a row again whose flag is set."""
         code = self.code
         number = code.add(code.mul(code.special("ctaid.x"), code.integer(self.warp)), code.special("tid.x"))
         with code.when(code.compare("lt", number, code.integer(self.axes.size))):
@@ -163,7 +160,7 @@ class _Scan(Prefixes):
     # -- flags and totals ----------------------------------------------------------------------------------------------
 
     def _new_flag(self, is_first: Value, number: Value) -> str:
-        """The address of a row's flag, which is cleared in the first launch; "" where nothing is lost."""
+        """Returns the address of a row's flag, which is cleared in the first launch; "" where nothing is lost."""
         code = self.code
         if not self.may_overflow or (self.phase == _WHOLE and self.layout.across and self.layout.members == 1):
             return ""
@@ -183,7 +180,7 @@ class _Scan(Prefixes):
         return flag
 
     def _flag_at(self, number: Value) -> str:
-        """The address of a row's flag, behind the totals of all rows."""
+        """Returns the address of a row's flag, behind the totals of all rows."""
         begin = self.axes.size * self.parts * self.wide.itemsize
         return self.code.offset(
             "%p2", self.code.add(self.code.mul(number, self.code.integer(_FLAG.itemsize)), self.code.integer(begin))
@@ -195,7 +192,7 @@ class _Scan(Prefixes):
         return code.offset("%p2", code.mul(place, code.integer(self.wide.itemsize)))
 
     def _totals_before(self, number: Value, part: Value) -> Value:
-        """The totals of all parts in front, added up in their order."""
+        """Returns the totals of all parts in front, added up in their order."""
         code, together = self.code, 2 * self.layout.grids.vectors_at_once
         total = Carried([self.neutral(), code.constant(False, dtypes.bool_)])
         with code.loop(0, part, together, [total]) as i:

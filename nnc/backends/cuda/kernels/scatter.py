@@ -41,7 +41,7 @@ def _is_atomic(dtype: DType, op: str) -> bool:
 
 
 def _order_of(specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> Order | None:
-    """The order into which updates are brought; None where a thread can write each at once."""
+    """Returns the order into which updates are brought; None where a thread can write each at once."""
     x, _, *indices = specs
     inner = math.prod(indices[0].shape[params["batch"] :])
     if params.get("unique", False) or inner <= 1 or _is_atomic(x.dtype, params["op"]) or not x.size:

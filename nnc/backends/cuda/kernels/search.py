@@ -1,4 +1,4 @@
-"""searchsorted for CUDA: a thread finds the place of one value by halvings, none of which branches."""
+"""searchsorted for CUDA: a thread finds the place of one value by bisection without branches."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _searchsorted(step: Step, machine: GpuTarget) -> DeviceKernel:
         wanted = key_of(code, code.load(place(code, "%p1", index, values.strides), kind), False)
 
         def skip(before: Value, count: Value) -> Value:
-            """The place behind the next `count` elements, where the last of them comes before the value."""
+            """Returns the place behind the next `count` elements, where the last of them comes before the value."""
             behind = code.add(before, count)
             last = code.mul(code.sub(behind, code.integer(1)), code.integer(rows.strides[-1]))
             key = key_of(code, code.load(code.offset(row, last), kind), False)

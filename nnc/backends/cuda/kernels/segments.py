@@ -23,13 +23,7 @@ from nnc.lower.kernels.indexed import COMBINE
 
 
 def write_last(series: Series, writes: Writes, order: Order) -> None:
-    """Writes the last update of each place: a thread takes a vector of one row.
-
-    Args:
-        series: takes the launch.
-        writes: of the scatter.
-        order: of its updates, which are sorted.
-    """
+    """Writes the last of the sorted updates of each place: a thread writes a vector of one row."""
     item = writes.target.spec.dtype.itemsize
     columns, lanes = in_vectors(writes.columns, item, (0, 1), writes.row_alignment, writes.machine)
     width = columns.size
@@ -51,13 +45,7 @@ def write_last(series: Series, writes: Writes, order: Order) -> None:
 
 
 def join_updates(series: Series, writes: Writes, order: Order) -> None:
-    """Joins the updates of each place with its element.
-
-    Args:
-        series: takes the launches.
-        writes: of the scatter.
-        order: of its updates, which are sorted.
-    """
+    """Combines the sorted updates of each place with its element."""
     op = writes.step.params["op"]
     columns = writes.columns
     for name, count in (("join", order.chunks), ("finish", order.chunks - 1)):
@@ -83,10 +71,7 @@ class _Join:
     """The work of a thread on one element of rows.
 
     Args:
-        code: of the thread.
-        writes: of the scatter.
-        order: of its updates.
-        op: joins them.
+        op: the operation that combines updates.
         column: the number of the element within its row, unsigned.
         columns: elements of a row, of updates and of the result.
     """
@@ -101,36 +86,36 @@ class _Join:
     # -- memory --------------------------------------------------------------------------------------------------------
 
     def key(self, n: Value) -> Value:
-        """The key at a position."""
+        """Returns the key at a position."""
         return load_key(self.code, self.writes, self.order, self.order.passes, n)
 
     def row(self, key: Value) -> Value:
-        """The row of a key."""
+        """Returns the row of a key."""
         return row_of(self.code, self.order, key)
 
     def update_at(self, key: Value) -> str:
-        """The address of an update's element."""
+        """Returns the address of an update's element."""
         code = self.code
         place = self.writes.update_at(code, update_of(code, self.order, key))
         return code.offset(place, self.of_update)
 
     def target_at(self, row: Value) -> str:
-        """The address of an element of a row of the result."""
+        """Returns the address of an element of a row of the result."""
         return self.code.offset(self.writes.target_at(self.code, row), self.of_target)
 
     def sum_at(self, number: int, chunk: Value) -> str:
-        """The address of a chunk's partial result; see `Order.sums`."""
+        """Returns the address of a chunk's partial result; see `Order.sums`."""
         code, order = self.code, self.order
         element = code.add(code.mul(chunk, code.integer(order.width)), self.column)
         place = code.mul(element, code.integer(self.wide.itemsize))
         return code.offset(self.writes.workspace, code.add(place, code.integer(order.sums(number))))
 
     def load(self, place: str) -> Value:
-        """An element of the updates or of the result, as it is joined."""
+        """Returns an element of the updates or of the result, as it is joined."""
         return self.code.convert(self.code.load(place, self.dtype), self.wide)
 
     def combine(self, x: Value, y: Value) -> Value:
-        """Joins two elements, of which the first stands in front."""
+        """Combines two elements, in this order."""
         return COMBINE[self.op](self.code, x, y)
 
     def put(self, run: _Run) -> None:
@@ -169,7 +154,7 @@ class _Join:
         self._leave_last(run, chunk, end)
 
     def _row_at(self, n: Value, chunk: Value) -> Value:
-        """The row of the update in front of a chunk; one that there is not where the chunk is the first."""
+        """Returns the row of the update in front of a chunk; one that there is not where the chunk is the first."""
         code = self.code
         is_later = code.compare("gt", chunk, code.integer(0))
         other = code.constant(self.order.rows + 1, dtypes.uint64)
@@ -222,6 +207,6 @@ class _Join:
             self.put(_Run(row, total.values[0], begins))
 
     def _first_key(self, chunk: Value, number: Value) -> Value:
-        """The first key of a chunk that stands so many behind another."""
+        """Returns the first key of a chunk that stands so many behind another."""
         code = self.code
         return self.key(code.mul(code.add(chunk, number), code.integer(self.order.chunk)))

@@ -21,11 +21,10 @@ class Series:
         self._kernels = list[DeviceKernel]()
 
     def add(self, kernel: DeviceKernel, operands: Sequence[int]) -> None:
-        """Adds a kernel under names of its own.
+        """Adds a launch of a kernel behind the others, under names of its own.
 
         Args:
-            kernel: to be launched behind the others.
-            operands: for each of its operands the position among those of the step.
+            operands: for each of the kernel's operands, its position among those of the step.
         """
         stem = f"KERNEL{len(self._kernels)}_"
         launches = tuple(
@@ -40,7 +39,7 @@ class Series:
         self._kernels.append(DeviceKernel(_STEM.sub(stem, kernel.text), launches, kernel.may_fail))
 
     def kernel(self) -> DeviceKernel:
-        """All of them as one."""
+        """Returns all of them as one."""
         launches = tuple(launch for each in self._kernels for launch in each.launches)
         may_fail = any(each.may_fail for each in self._kernels)
         return DeviceKernel(join([each.text for each in self._kernels]), launches, may_fail)

@@ -35,16 +35,16 @@ _EACH = 4  # words of a thread
 
 @dataclass(frozen=True)
 class _Sort:
-    """A sort of one step.
+    """The sort of one step.
 
     Attributes:
         grids: the shapes of launches.
         x: the operand.
-        axis: along which rows lie.
-        values: the result that takes elements, None: none does, and its position among the parameters.
-        places: the result that takes positions.
+        axis: the axis along which rows lie.
+        values: the result for the elements, and its position among the parameters; None: there is none.
+        places: the same for the result of positions.
         wanted: elements of each row that are written.
-        words: by which elements are sorted.
+        words: the keys by which elements are sorted.
     """
 
     grids: Grids
@@ -75,7 +75,7 @@ class _Sort:
 
 
 def _first_runs(n: int, wanted: int, words: Words, grids: Grids) -> Runs:
-    """The runs that networks sort."""
+    """Returns the runs that networks sort."""
     tile = min(_TILE if len(words.kinds) == 1 else _LONG_TILE, at_least(n))
     kept = min(tile, wanted)
     return Runs(-(-n // tile), kept, kept, wanted, grids.threads)
@@ -100,7 +100,7 @@ def _print(sort: _Sort) -> DeviceKernel | None:
 
 
 def _buffer(code: GpuCode, sort: _Sort, extent: int, turn: int) -> list[str]:
-    """The arrays of words of one of the two buffers in the workspace."""
+    """Returns the arrays of words of one of the two buffers in the workspace."""
     words, count = sort.words, sort.axes.size * extent
     memory = code.offset(f"%p{1 + len(sort.results)}", turn * _aligned(count * words.nbytes))
     return words.arrays(code, memory, count)
@@ -131,8 +131,7 @@ class _SortTiles:
     """Prints the launch that sorts tiles, or whole rows where they fit.
 
     Args:
-        sort: of the step.
-        runs: that it makes.
+        runs: the runs that it makes.
     """
 
     def __init__(self, sort: _Sort, runs: Runs) -> None:
@@ -150,7 +149,7 @@ class _SortTiles:
         return Launch("@KERNEL_tiles", (-(-self.units // self.rows), 1, 1), (self.members * self.rows, 1, 1), operands)
 
     def text(self) -> str:
-        """The function."""
+        """Returns the function."""
         sort, runs, is_whole = self.sort, self.runs, self.runs.count == 1
         code = GpuCode("KERNEL_tiles", _pointers(sort, not is_whole), self.members * self.rows)
         thread = code.special("tid.x")
@@ -183,7 +182,7 @@ class _SortTiles:
 
 
 def _merge(sort: _Sort, runs: Runs, turn: int, extent: int) -> str:
-    """The function of a pass that merges runs, which lie in one buffer, to the other one or to the results.
+    """Returns the function of a pass that merges runs, which lie in one buffer, to the other one or to the results.
 
     `extent`: words between the rows of a buffer.
     """
@@ -244,7 +243,7 @@ def _top_k(step: Step, machine: GpuTarget) -> DeviceKernel | None:
 
 
 def _workspace(specs: tuple[TensorSpec, ...], params: Mapping[str, Any], machine: GpuTarget) -> int:
-    """The bytes of one buffer of words, or of two where there are several passes."""
+    """Returns the bytes of one buffer of words, or of two where there are several passes."""
     (x,) = specs
     n = x.shape[params.get("axis", x.ndim - 1)]
     wanted, words = params.get("k", n), Words(x.dtype, False)

@@ -26,14 +26,12 @@ _ALIGNED = 64  # bytes; of the sums of each reduction
 
 
 def choose_parts(graph: Graph, specs: Sequence[TensorSpec], machine: GpuTarget) -> int:
-    """Chooses into how many parts the rows of a fused graph are cut; 1: they stay whole.
+    """Chooses the number of parts into which the rows of a fused graph are cut; 1: they stay whole.
 
-    Only sizes count, as if all operands were dense, since the workspace is planned before operands have places.
+    Only sizes count, as if all operands were dense, because the workspace is planned before operands have places.
 
     Args:
-        graph: fused.
-        specs: of its inputs.
-        machine: it runs the kernel.
+        specs: the specs of the graph's inputs.
     """
     operands = [*specs, *graph.output_specs]
     views = [View.whole(i, spec) for i, spec in enumerate(operands)]
@@ -48,17 +46,16 @@ def choose_parts(graph: Graph, specs: Sequence[TensorSpec], machine: GpuTarget) 
 
 
 def sum_bytes(graph: Graph, parts: int) -> int:
-    """The bytes of the sums of all parts.
+    """Returns the bytes of the sums of all parts.
 
     Args:
-        graph: fused.
-        parts: of each row.
+        parts: the number of parts of each row.
     """
     return sum(_region(node, parts) for node in graph.nodes if is_reduction(node))
 
 
 def _region(node: Node, parts: int) -> int:
-    """The bytes of the sums of one reduction."""
+    """Returns the bytes of the sums of one reduction."""
     nbytes = parts * node.outputs[0].spec.size * accumulator(node.inputs[0].dtype).itemsize
     return -(-nbytes // _ALIGNED) * _ALIGNED
 
@@ -70,8 +67,7 @@ def print_parts(operands: Operands, layout: Layout) -> DeviceKernel:
     element a row are written by the last launch alone.
 
     Args:
-        operands: of the nest.
-        layout: of one part.
+        layout: the layout of one part.
     """
     printer = _Parts(operands, layout)
     texts, launches = [], []
@@ -122,7 +118,7 @@ class _Parts(Rows):
             self.know_results(outer, reduced, [self._add_up(node) for node in reduced])
 
     def _add_up(self, node: Node) -> Value:
-        """The sums of those parts of a row that fall to this thread."""
+        """Returns the sums of those parts of a row that fall to this thread."""
         code, layout = self.code, self.layout
         start = identity(code, node, self.lanes if layout.across else 0)
         member, found = self.wide(self.member), []
@@ -137,7 +133,7 @@ class _Parts(Rows):
         return self.in_pairs([node], found)[0]
 
     def _sum_at(self, node: Node, part: Value, like: Value) -> str:
-        """The address of the sum of a part."""
+        """Returns the address of the sum of a part."""
         code, number = self.code, self.reductions.index(node)
         columns = node.outputs[0].spec.size
         offset = sum(_region(each, self.layout.parts) for each in self.reductions[:number])

@@ -43,7 +43,7 @@ def _random_bits(step: Step, machine: GpuTarget) -> DeviceKernel:
 
 
 def _take_apart(code: GpuCode, number: Value, shape: tuple[int, ...]) -> list[Value]:
-    """The index along each axis of the element of that number."""
+    """Returns the index along each axis of the element of that number."""
     found: list[Value] = []
     for n in reversed(shape):
         found.append(code.rem(number, code.integer(n)))

@@ -24,11 +24,11 @@ _BANK = 4  # bytes of a bank of shared memory
 
 @dataclass(frozen=True, slots=True)
 class Tiles:
-    """The tiles of a nest.
+    """The tiles of a nest with transposed operands.
 
     Attributes:
         along: the loop along which turned operands are dense.
-        turned: positions of operands.
+        turned: the positions of the transposed operands.
     """
 
     along: int
@@ -36,11 +36,7 @@ class Tiles:
 
 
 def find_tiles(operands: Operands) -> Tiles | None:
-    """Finds the operands that are turned, and the loop along which they lie; None where there are none, or the loops are short.
-
-    Args:
-        operands: of a nest without a row.
-    """
+    """Finds the transposed operands, and the loop along which they are dense; None where there are none, or the loops are short."""
     nest, grids = operands.nest, operands.grids
     if nest.vector is None or nest.sizes[nest.vector] < grids.turned:
         return None
@@ -69,14 +65,10 @@ def _is_turned(operands: Operands, operand: int, loop: int) -> bool:
 
 
 def print_tiles(operands: Operands, tiles: Tiles) -> DeviceKernel:
-    """Prints a nest with turned operands.
+    """Prints a nest, without a row, with transposed operands.
 
-    Inputs may lie where outputs do: a block reads all of a turned input's tile before it writes there, and the other elements are
-    read and written by one thread.
-
-    Args:
-        operands: of the nest.
-        tiles: of it.
+    Inputs may lie where outputs do: a block reads the whole tile of a transposed input before it writes there, and one thread
+    reads and writes each other element.
     """
     return _TilePrinter(operands, tiles).kernel()
 
@@ -93,7 +85,7 @@ class _TilePrinter(ThreadValues):
         self.outer: dict[int, Value] = {}  # iterations of the loops; of those of the tile, the first one
 
     def kernel(self) -> DeviceKernel:
-        """The kernel."""
+        """Returns the kernel."""
         threads = self.operands.grids.threads
         self.begin("tiles", threads)
         blocks = self._enter()
@@ -130,7 +122,9 @@ class _TilePrinter(ThreadValues):
         return blocks
 
     def _block(self, inner: Value, other: Value, is_turned: bool) -> tuple[Scope, Value, Value]:
-        """The place of an element within the tile, by its number along the vector loop (or, if turned, along the other one)."""
+        """Returns the place of an element within the tile, by its number along the vector loop (or, if turned, along the other
+        one).
+        """
         nest, code = self.nest, self.code
         assert nest.vector is not None
         near, far = (other, inner) if is_turned else (inner, other)
@@ -144,12 +138,12 @@ class _TilePrinter(ThreadValues):
         return Scope({}, iterations, mask), near, far
 
     def _turns(self) -> Sequence[Value]:
-        """The rows of a tile that fall to a warp."""
+        """Returns the rows of a tile that fall to a warp."""
         warps = self.operands.grids.threads // self.tile
         return [self.code.add(self.warp, self.code.integer(first)) for first in range(0, self.tile, warps)]
 
     def _at(self, operand: int, near: Value, far: Value) -> tuple[str, DType]:
-        """The address of an element in shared memory, where turned operands keep their order."""
+        """Returns the address of an element in shared memory, where turned operands keep their order."""
         code, dtype = self.code, self.nest.operands[operand].dtype
         row = code.mul(near, code.integer(_row_bytes(dtype, self.tile)))
         at = code.add(row, code.mul(far, code.integer(dtype.itemsize)))

@@ -40,7 +40,7 @@ def _triangular_solve(step: Step, machine: GpuTarget) -> DeviceKernel:
         by_row, by_column = reversed(a.strides[-2:]) if transposed else a.strides[-2:]
 
         def place(i: Value) -> Value:
-            """The number of the row that comes in the place i."""
+            """Returns the number of the row that comes in the place i."""
             return i if lower != transposed else code.sub(code.integer(n - 1), i)
 
         def at(pointer: str, i: Value, stride: int) -> str:

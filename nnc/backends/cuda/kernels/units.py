@@ -1,4 +1,4 @@
-"""Boxes of elements of which each thread takes one, or a vector of neighbours."""
+"""Boxes of elements; each thread takes one element, or a vector of neighbours."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ _SHORT = 1 << 31  # units that 32 bits count; GPUs divide 64 bits slowly
 
 
 def unit_of(code: GpuCode, count: int, threads: int) -> Value:
-    """The number of a thread in its grid, in 32 bits where they count all.
+    """Returns the number of a thread in its grid, in 32 bits where these suffice to count all units.
 
     Args:
-        code: of the thread.
-        count: units that there are.
-        threads: of a block.
+        count: the number of units.
+        threads: threads of a block.
     """
     kind = dtypes.uint32 if count + threads <= _SHORT else dtypes.uint64
     block, thread = (code.convert(code.special(name), kind) for name in ("ctaid.x", "tid.x"))
@@ -28,22 +27,15 @@ def unit_of(code: GpuCode, count: int, threads: int) -> Value:
 
 
 def unsigned(code: GpuCode, n: Value, count: int) -> Value:
-    """A number below `count` in 32 bits where they count all.
-
-    Args:
-        code: of the thread.
-        n: the number, an int64.
-        count: numbers that there are.
-    """
+    """Converts an int64 below `count` to 32 bits where these suffice."""
     return code.convert(n, dtypes.uint32 if count < _SHORT else dtypes.uint64)
 
 
 def places_of(code: GpuCode, axes: Axes, unit: Value) -> list[Value]:
-    """The bytes from the first element of a box to one of them, for each operand.
+    """Returns, for each operand, the bytes from the first element of a box to one element.
 
     Args:
-        code: of the thread.
-        axes: the box.
+        axes: the axes of the box.
         unit: the element's number in row-major order, unsigned.
     """
     places = [code.integer(0)] * len(axes.strides)
@@ -57,14 +49,13 @@ def places_of(code: GpuCode, axes: Axes, unit: Value) -> list[Value]:
 
 
 def in_vectors(axes: Axes, item: int, moving: Sequence[int], alignment: int, machine: GpuTarget) -> tuple[Axes, int]:
-    """The box with vectors of neighbours along its last axis as elements, and the lanes of a vector.
+    """Returns the box with vectors of neighbours along its last axis as its elements, and the lanes of a vector.
 
     Args:
-        axes: the box.
+        axes: the axes of the box.
         item: bytes of an element.
-        moving: operands that are read or written in vectors; the others have one element for all of a vector.
-        alignment: bytes that divide the other places that are added to those of the moving operands.
-        machine: its threads read vectors.
+        moving: the operands that are read or written in vectors; the others have one element for a whole vector.
+        alignment: bytes that divide the other offsets that are added to the addresses of the moving operands.
     """
     last = len(axes.shape) - 1
     lanes = machine.grids.vector_bytes // item
@@ -78,7 +69,7 @@ def in_vectors(axes: Axes, item: int, moving: Sequence[int], alignment: int, mac
 
 
 def either(code: GpuCode, condition: Value, make: Callable[[], Value], other: Value) -> Value:
-    """A value that is made where a condition holds, and another one elsewhere."""
+    """Returns a value that is made where a condition holds, and another one elsewhere."""
     before = code.block
     with code.when(condition):
         found = make()
@@ -89,13 +80,12 @@ def either(code: GpuCode, condition: Value, make: Callable[[], Value], other: Va
 
 
 def count_below(code: GpuCode, load: Callable[[Value], Value], size: Value, most: int, key: Value) -> Value:
-    """Counts the numbers that are smaller than a key, among rising ones, by halving: an int64.
+    """Counts the numbers below a key in ascending order, by bisection; returns an int64.
 
     Args:
-        code: of the thread.
         load: reads the number at an index.
         size: the count of numbers, an int64.
-        most: a bound of `size`.
+        most: an upper bound of `size`.
         key: an unsigned number.
     """
     found, step = code.integer(0), 1 << most.bit_length() >> 1

@@ -18,11 +18,10 @@ from nnc.lower.kernels.values import Scope, Values, position
 
 
 class ThreadValues(Values):
-    """The values of a nest, of which a thread computes `lanes` neighbours at a time.
+    """The values of a nest; a thread computes `lanes` neighbours at a time.
 
     Args:
-        operands: of the nest.
-        lanes: a power of two.
+        lanes: the number of neighbours, a power of two.
     """
 
     code: GpuCode
@@ -55,15 +54,15 @@ class ThreadValues(Values):
         self.pointers = [self.code.offset(place, shift) for place, shift in zip(places, shifts, strict=True)]
 
     def text(self) -> str:
-        """The present function, which must have returned, with its declarations."""
+        """Returns the present function, which must have returned, with its declarations."""
         return self.code.module()
 
     def launch(self, grid: tuple[int, int], threads: int) -> Launch:
         """Describes the launch of the present function.
 
         Args:
-            grid: blocks along x and y.
-            threads: of a block.
+            grid: the number of blocks along x and y.
+            threads: threads of a block.
         """
         count = len(self.operands.views)
         taken = list(range(len(self.code.parameters)))
@@ -74,12 +73,12 @@ class ThreadValues(Values):
     # -- numbers of threads and iterations -----------------------------------------------------------------------------
 
     def number(self, name: str, short: bool) -> Value:
-        """A number of the thread or of its block, in 32 or 64 bits."""
+        """Returns a number of the thread or of its block, in 32 or 64 bits."""
         found = self.code.special(name)
         return self.code.convert(found, dtypes.uint32 if short else dtypes.uint64)
 
     def take_apart(self, unit: Value, loops: Loops, counts: Sequence[int]) -> dict[int, Value]:
-        """The iteration of each loop from their joint number; loops run from the outside in."""
+        """Returns the iteration of each loop from their joint number; loops run from the outside in."""
         code = self.code
         iterations: dict[int, Value] = {}
         for loop, count in reversed(list(zip(loops, counts, strict=True))[1:]):
@@ -90,7 +89,7 @@ class ThreadValues(Values):
         return iterations
 
     def wide(self, x: Value) -> Value:
-        """A number of iterations as an int64."""
+        """Returns a number of iterations as an int64."""
         return self.code.convert(x, dtypes.int64)
 
     # -- values --------------------------------------------------------------------------------------------------------
@@ -100,7 +99,7 @@ class ThreadValues(Values):
         return super().ramp(dtype) if self.lanes else self.code.constant(0, dtype)
 
     def _gather(self, node: Node, block: Scope) -> Value:
-        """An element at a computed place, or one for each lane."""
+        """Returns an element at a computed place, or one for each lane."""
         code, mode, (x, *indices) = self.code, node.params["mode"], node.inputs
         operand = self.place[x]
         place, inside = code.integer(0), Value("true", dtypes.bool_)
@@ -127,7 +126,7 @@ class ThreadValues(Values):
         return found
 
     def _checked(self, index: Value, size: int) -> tuple[Value, Value]:
-        """An index as an int64, 0 where it is out of range, and whether it is in range."""
+        """Returns an index as an int64, 0 where it is out of range, and whether it is in range."""
         code = self.code
         at = code.convert(index, dtypes.int64)  # an unsigned one of 64 bits that is too large becomes negative
         inside = code.and_(code.compare("ge", at, code.like(at, 0)), code.compare("lt", at, code.like(at, size)))

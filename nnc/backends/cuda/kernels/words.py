@@ -19,12 +19,12 @@ MOST_ELEMENTS = (1 << 32) - (1 << 16)  # of a row with its padding
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """The words of a row's elements.
+    """The words by which a row's elements are sorted.
 
-    Keys of at most 32 bits are the upper half of a uint64, whose lower half is the position; longer ones stand beside it.
+    A key of at most 32 bits is the upper half of a uint64 whose lower half is the position; longer keys stand beside the
+    position.
 
     Attributes:
-        dtype: of the elements.
         descending: whether the greatest element comes first.
     """
 
@@ -42,7 +42,7 @@ class Words:
         return sum(kind.itemsize for kind in self.kinds)
 
     def of(self, code: GpuCode, x: Value, position: Value, inside: Value) -> Word:
-        """The word of an element; behind the end of the row, one that comes after all others."""
+        """Returns the word of an element; behind the end of the row, one that comes after all others."""
         key = key_of(code, x, self.descending)
         key = code.select(inside, key, code.like(key, (1 << 8 * key.dtype.itemsize) - 1))
         if len(self.kinds) > 1:
@@ -51,7 +51,7 @@ class Words:
         return (code.or_(upper, code.convert(position, dtypes.uint64)),)
 
     def position(self, code: GpuCode, word: Word) -> Value:
-        """The position of a word's element, an int64."""
+        """Returns the position of a word's element, an int64."""
         return code.convert(code.convert(word[-1], _POSITION), dtypes.int64)
 
     def less(self, code: GpuCode, a: Word, b: Word) -> Value:
@@ -66,7 +66,7 @@ class Words:
         return tuple(code.select(condition, x, y) for x, y in zip(a, b, strict=True))
 
     def arrays(self, code: GpuCode, memory: str, count: int) -> list[str]:
-        """The arrays of so many words in memory, one for each register."""
+        """Returns the arrays of so many words in memory, one for each register."""
         found, begin = [], 0
         for kind in self.kinds:
             found.append(code.offset(memory, begin))

@@ -18,12 +18,7 @@ from nnc.lower.plan.stages import Step, View
 
 
 def in_parts(view: View, op: str) -> View:
-    """A tensor as its words where they are only moved; complex numbers as their real and imaginary parts, one more axis.
-
-    Args:
-        view: the operand of a scatter.
-        op: of the scatter.
-    """
+    """Views a scatter's operand as words where elements are only moved, or complex numbers as their parts, along one more axis."""
     dtype = view.spec.dtype
     if op == "set":
         shape, (strides,) = in_words(view.spec, view.strides)
@@ -38,18 +33,17 @@ class Writes:
     """The writes of a scatter. Each function takes the step's inputs, its output, its workspace and its status word.
 
     Args:
-        step: a scatter or an update of a slice.
-        machine: it runs the kernels.
+        step: a scatter, or an update of a slice.
         box: the geometry of the result, in parts.
-        updates: in parts.
+        updates: the updates, in parts.
         is_update: whether the result lies where the operand does.
 
     Attributes:
-        target: the result in parts.
-        source: pointer to the updates.
-        pointer: to the result.
-        workspace: pointer to it; "" where there is none.
-        status: pointer to the word; "" where no index is refused.
+        target: the result, in parts.
+        source: the pointer to the updates.
+        pointer: the pointer to the result.
+        workspace: the pointer to the workspace; "" where there is none.
+        status: the pointer to the status word; "" where no index is refused.
     """
 
     def __init__(self, step: Step, machine: GpuTarget, box: Indexed, updates: View, is_update: bool) -> None:
@@ -83,10 +77,10 @@ class Writes:
         return Axes(self.box.row.shape, (of_updates, self.box.row_strides(self.target))).ordered(0)
 
     def row(self, code: GpuCode, n: Value) -> tuple[Value, Value | None]:
-        """The number of an update's row (`rows` where it is dropped), and whether its indices are in range (None: they are).
+        """Returns the row of an update (`rows` where it is dropped), and whether its indices are in range (None: they are known
+        to be).
 
         Args:
-            code: of the thread.
             n: the number of the update, an int64.
         """
         box, spec = self.box, self.target.spec
@@ -102,10 +96,9 @@ class Writes:
         return (row if inside is None else code.select(inside, row, code.integer(self.rows))), inside
 
     def update_at(self, code: GpuCode, n: Value) -> str:
-        """The address of the first element of an update.
+        """Returns the address of the first element of an update.
 
         Args:
-            code: of the thread.
             n: the number of the update, unsigned.
         """
         of_outer, _ = self.box.strides(self.updates)
@@ -113,11 +106,10 @@ class Writes:
         return code.offset(self.source, place)
 
     def target_at(self, code: GpuCode, row: Value) -> str:
-        """The address of the first element of a row of the result.
+        """Returns the address of the first element of a row of the result.
 
         Args:
-            code: of the thread.
-            row: its number, unsigned.
+            row: the number of the row, unsigned.
         """
         shape, strides = self.target.spec.shape, self.target.strides
         sizes = tuple(shape[axis] for axis in self._row_axes)
@@ -139,7 +131,7 @@ class Writes:
         return math.gcd(self.machine.grids.aligned_bytes, *moves, *(self.target.strides[axis] for axis in axes))
 
     def index(self, number: int) -> str:
-        """The pointer to an array of indices, by its number."""
+        """Returns the pointer to an array of indices, by its number."""
         return f"%p{number + self._inputs - len(self.box.indices)}"
 
     @property
@@ -151,20 +143,18 @@ class Writes:
         """Begins a function.
 
         Args:
-            stem: its name without KERNEL_.
-            threads: of a block.
+            stem: the function's name without KERNEL_.
+            threads: threads of a block.
         """
         pointers = ["", *["noalias readonly"] * (self._inputs - 1), *["noalias"] * self._outputs]
         return GpuCode(f"KERNEL_{stem}", [*pointers, ""] if self.status else pointers, threads)
 
     def end(self, series: Series, code: GpuCode, blocks: int, threads: int) -> None:
-        """Ends a function, and adds its launch.
+        """Ends a function, and adds its launch to the series.
 
         Args:
-            series: takes it.
-            code: the function.
-            blocks: of the grid.
-            threads: of a block.
+            blocks: blocks of the grid.
+            threads: threads of a block.
         """
         code.ret()
         operands = tuple(range(len(code.parameters)))

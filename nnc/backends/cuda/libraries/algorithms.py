@@ -21,12 +21,7 @@ _GAIN = 0.97  # of the first algorithm's time: another one must take less, as ti
 
 
 class Algorithms:
-    """The products that one device computes by cuBLASLt.
-
-    Args:
-        device: of CUDA.
-        library: cuBLASLt on this device.
-    """
+    """The products that one device computes by cuBLASLt."""
 
     def __init__(self, device: Any, library: CublasLt) -> None:
         self._device, self.library = device, library
@@ -35,24 +30,22 @@ class Algorithms:
         self._known: dict[tuple[LtProblem, tuple[int, ...]], LtProduct | None] = {}
 
     def find(self, problem: LtProblem, alignments: tuple[int, ...]) -> LtProduct | None:
-        """The product by an algorithm that was chosen before.
+        """Returns the product with the algorithm that was chosen before.
 
         Args:
-            problem: the product.
-            alignments: of the addresses of a, b and d, in bytes.
+            alignments: the alignments of the addresses of a, b and d, in bytes.
         """
         return self._known.get((problem, alignments))
 
     def choose(
         self, problem: LtProblem, alignments: tuple[int, ...], run: Callable[[LtProduct, int], None], stream: int
     ) -> LtProduct | None:
-        """The product by the fastest algorithm; None where the library has none.
+        """Returns the product with the fastest algorithm; None where the library has none.
 
         Args:
-            problem: the product.
-            alignments: of the addresses of a, b and d, in bytes.
+            alignments: the alignments of the addresses of a, b and d, in bytes.
             run: queues a product in the stream of a handle; it may be called any number of times.
-            stream: the handle of the stream behind whose work it may do so.
+            stream: the handle of the stream in which to measure.
         """
         key = problem, alignments
         if key not in self._known:
@@ -64,7 +57,7 @@ class Algorithms:
         return self._known[key]
 
     def _place(self, key: Any, plans: Sequence[LtProduct], run: Callable[[LtProduct, int], None], stream: int) -> int:
-        """The place of the fastest plan, as it was measured before, also by another process."""
+        """Returns the place of the fastest plan, as it was measured before, also by another process."""
         entry = self._entry(key)
         found = None if entry is None else entry.read()
         if isinstance(found, int) and 0 <= found < len(plans):

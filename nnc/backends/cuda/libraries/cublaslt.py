@@ -51,13 +51,13 @@ class _Heuristic(ctypes.Structure):
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A matrix as it lies: columns one after the other.
+    """A matrix in memory, in column-major order.
 
     Attributes:
-        rows: as it lies.
-        columns: as it lies.
-        leading: elements from column to column.
-        batch: elements from matrix to matrix; 0 where all are the same.
+        rows: its rows in memory.
+        columns: its columns in memory.
+        leading: elements from one column to the next.
+        batch: elements from one matrix to the next; 0 where all are the same.
         transposed: whether the product takes its transpose.
     """
 
@@ -70,20 +70,20 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class LtProblem:
-    """A product, d = a · b, or d = gelu(a · b + bias), or with one of the two.
+    """A product: d = a · b, a · b + bias, gelu(a · b) or gelu(a · b + bias).
 
-    A bias has one element for each row of d as it lies, one after the other, in the dtype of the matrices.
+    A bias has one element for each row of d in memory, contiguous, in the dtype of the matrices.
 
     Attributes:
-        dtype: of the matrices.
-        precision: in which products of float32 are computed.
-        count: how many products.
+        dtype: the dtype of the matrices.
+        precision: the precision in which products of float32 are computed.
+        count: the number of products.
         a: the left matrix.
         b: the right matrix.
         d: the result, which is not transposed.
         workspace: bytes that the library may use meanwhile.
         has_bias: whether a bias is added.
-        gelu: whether the gelu of the sum is computed, by tanh.
+        gelu: whether the gelu of the sum is computed, by its tanh formula.
     """
 
     dtype: Any
@@ -104,13 +104,13 @@ class LtProblem:
 
 
 class CublasLt:
-    """cuBLASLt on one device, which is the present one in each call.
+    """Calls cuBLASLt on one device, which must be current.
 
     Args:
-        library: its C functions.
+        library: the C functions of the library.
 
     Attributes:
-        version: of the library.
+        version: the version of the library.
     """
 
     def __init__(self, library: Any) -> None:
@@ -119,11 +119,10 @@ class CublasLt:
         self.version = int(library.cublasLtGetVersion())
 
     def plans(self, problem: LtProblem, alignments: Sequence[int]) -> list[LtProduct]:
-        """The ways to compute products, those first that the library takes for the fastest; none where it has none.
+        """Returns the ways to compute a product, in the order in which the library ranks their speed; empty where it has none.
 
         Args:
-            problem: the product.
-            alignments: of the addresses of a, b and d, in bytes.
+            alignments: the alignments of the addresses of a, b and d, in bytes.
         """
         first = LtProduct(self, problem)
         preference = self._new("cublasLtMatmulPreference")
@@ -146,10 +145,9 @@ class CublasLt:
         """Queues products.
 
         Args:
-            product: of this library.
-            addresses: of a, b and d, and of the bias where there is one.
-            workspace: the address of so many bytes as the problem says.
-            stream: its handle.
+            addresses: the addresses of a, b and d, and of the bias where there is one.
+            workspace: the address of as many bytes as the problem says.
+            stream: the handle of the stream.
             adds: whether the products are added to d.
         """
         a, b, d, *bias = addresses
@@ -160,15 +158,14 @@ class CublasLt:
     def call(
         self, product: LtProduct, a: int, b: int, d: int, workspace: int | None, alignments: Sequence[int]
     ) -> LibraryCall:
-        """The C call that queues a product with the bias that was given last.
+        """Returns the C call that queues a product with the bias that was given last.
 
         Args:
-            product: of this library.
-            a: the number of the operand that is the left matrix, as next.
-            b: of the right matrix.
-            d: of the result.
-            workspace: of the workspace; None where the product has none.
-            alignments: of all operands, as a call has them.
+            a: the position of the left matrix among the operands.
+            b: the position of the right matrix.
+            d: the position of the result.
+            workspace: the position of the workspace; None where the product has none.
+            alignments: the alignments of all operands, as a call has them.
         """
         room = 0 if workspace is None else Operand(workspace)
         given = self._arguments(product, Operand(a), Operand(b), Operand(d), room, Operand(len(alignments)))
@@ -178,7 +175,7 @@ class CublasLt:
     def _arguments(
         self, product: LtProduct, a: Any, b: Any, d: Any, workspace: Any, stream: Any, adds: bool = False
     ) -> list[Any]:
-        """The arguments of cublasLtMatmul: C is D."""
+        """Returns the arguments of cublasLtMatmul: C is D."""
         one, zero = map(ctypes.addressof, product.factors)
         left, right, result = (layout.value for layout in product.layouts)
         return [
@@ -187,7 +184,7 @@ class CublasLt:
         ]  # fmt: skip
 
     def new_operation(self, problem: LtProblem) -> ctypes.c_void_p:
-        """A description of the operation."""
+        """Returns a description of the operation."""
         double = problem.dtype == dtypes.float64
         sums = _SUM_DOUBLE if double else _SUMS[problem.precision if problem.dtype == dtypes.float32 else "float32"]
         found = self._new("cublasLtMatmulDesc", sums, _TYPES[dtypes.float64 if double else dtypes.float32])
@@ -200,15 +197,11 @@ class CublasLt:
         return found
 
     def forget_operation(self, operation: ctypes.c_void_p) -> None:
-        """Frees a description of an operation.
-
-        Args:
-            operation: no product uses it any more.
-        """
+        """Frees a description of an operation that no product uses any more."""
         self._call("cublasLtMatmulDescDestroy", operation)
 
     def new_layout(self, problem: LtProblem, matrix: Stored) -> ctypes.c_void_p:
-        """A description of a matrix."""
+        """Returns a description of a matrix."""
         rows, columns, leading = (
             ctypes.c_uint64(matrix.rows),
             ctypes.c_uint64(matrix.columns),
@@ -237,12 +230,7 @@ class CublasLt:
 
 
 class LtProduct:
-    """A planned product.
-
-    Args:
-        library: plans it.
-        problem: the product.
-    """
+    """A planned product; `library` plans it."""
 
     def __init__(self, library: CublasLt, problem: LtProblem) -> None:
         self._library, self.problem = library, problem
@@ -253,13 +241,15 @@ class LtProduct:
         self.algorithm: Any = None
 
     def by(self, algorithm: Any) -> LtProduct:
-        """The product by one of the library's algorithms."""
+        """Returns the product by one of the library's algorithms."""
         twin = copy.copy(self)
         twin.algorithm = algorithm
         return twin
 
     def apart(self) -> LtProduct:
-        """The product with a description of its own, which holds the address of its bias: other threads change theirs meanwhile."""
+        """Returns the product with a description of its own, which holds the address of its bias: other threads change theirs
+        meanwhile.
+        """
         twin = copy.copy(self)
         twin.operation = self._library.new_operation(self.problem)
         weakref.finalize(twin, self._library.forget_operation, twin.operation)
@@ -267,17 +257,13 @@ class LtProduct:
 
 
 def takes(dtype: Any) -> bool:
-    """Whether products of a dtype are the library's.
-
-    Args:
-        dtype: of both operands.
-    """
+    """Whether the library computes products of operands of a dtype."""
     return dtype in _TYPES
 
 
 @cache
 def load_library() -> Any:
-    """The library's C functions; None where it is not installed."""
+    """Returns the library's C functions; None where it is not installed."""
     for name in _LOADERS:
         with suppress(ImportError):
             importlib.import_module(name)

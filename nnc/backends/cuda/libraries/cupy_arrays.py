@@ -38,12 +38,10 @@ def _add(command: Command) -> None:
 
 
 def queue(step: Step, device: Any, precision: str) -> Callable[[Sequence[int], int], None]:
-    """The function that runs the reference of a step's command on CuPy's arrays.
+    """Returns the function that runs the reference of a step's command on CuPy's arrays.
 
     Args:
-        step: of a program.
-        device: of CUDA.
-        precision: is of no interest: CuPy computes in the dtypes of the operands.
+        precision: not used: CuPy computes in the operands' dtypes.
     """
     return queue_function(step, device, reference[step.command], step.outputs[: step.command.outputs])
 
@@ -51,13 +49,11 @@ def queue(step: Step, device: Any, precision: str) -> Callable[[Sequence[int], i
 def queue_function(
     step: Step, device: Any, function: Callable[..., Any], results: Sequence[View]
 ) -> Callable[[Sequence[int], int], None]:
-    """The function that runs a function of arrays on CuPy's arrays of a step.
+    """Returns the function that runs a function of arrays on a step's operands, as CuPy's arrays.
 
     Args:
-        step: of a program.
-        device: of CUDA.
-        function: of the inputs and the parameters of the step.
-        results: of the function: outputs of the step, behind which may lie a workspace.
+        function: a function of the step's inputs and parameters.
+        results: the views that the function's results are written to: the step's outputs, without a workspace behind them.
     """
     return partial(_run, step, device, function, results)
 
@@ -83,18 +79,20 @@ def _run(
 
 
 def _array(device: Any, view: View, address: int) -> Any:
-    """An operand as CuPy's array; the bits of bfloat16 as integers."""
+    """Returns an operand as CuPy's array; the bits of bfloat16 as integers."""
     spec = view.spec
     return device.view(address, spec.shape, "u2" if spec.dtype == dtypes.bfloat16 else spec.dtype, view.strides)
 
 
 def widened(x: Any, dtype: DType) -> Any:
-    """An array of this dtype in one that CuPy computes in."""
+    """Returns an array of this dtype in one that CuPy computes in."""
     return (x.astype(np.uint32) << np.uint32(16)).view(np.float32) if dtype == dtypes.bfloat16 else x
 
 
 def narrowed(x: Any, dtype: DType) -> Any:
-    """The elements of a result in memory of this dtype; of bfloat16 the bits: of two neighbours the nearer, else the even one."""
+    """Returns the elements of a result in memory of this dtype; of bfloat16 the bits: of two neighbours the nearer, else the
+    even one.
+    """
     if dtype != dtypes.bfloat16:
         return x
     bits = x.astype(np.float32, order="C", copy=False).view(np.uint32)

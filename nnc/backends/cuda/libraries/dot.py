@@ -50,7 +50,7 @@ def _workspace(specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> int:
 
 
 def _queue(step: Step, device: Any, precision: str) -> Queue:
-    """The function that queues a `dot`."""
+    """Returns the function that queues a `dot`."""
     otherwise = queue_on_cupy(step, device, precision)
     gemm = _gemm_of(step.params, step.inputs, step.outputs[0], ())
     algorithms: Algorithms | None = device.library(_new_algorithms)
@@ -74,7 +74,7 @@ class _ProductSum:
 
     Attributes:
         gemm: the matrices of the first term.
-        more: axes of further terms.
+        more: the axes of further terms.
     """
 
     gemm: Gemm
@@ -87,9 +87,6 @@ def _gemm_of(
     """The matrices of a `dot`; None where the library does not take them.
 
     Args:
-        params: of the command.
-        operands: of the command.
-        out: the result.
         more: the strides of other tensors along the axes of the result.
     """
     left, right = operands[:2]
@@ -108,15 +105,15 @@ def _gemm_of(
 
 
 class _Products:
-    """The products of a step.
+    """The products of one step.
 
     Args:
-        algorithms: compute them.
+        algorithms: the algorithms for the products.
         found: the matrices.
-        workspace: bytes.
-        precision: in which products of float32 are computed.
+        workspace: bytes of the workspace.
+        precision: the precision in which products of float32 are computed.
         otherwise: computes the step where the library has no algorithm.
-        finish: the epilogue; None for none.
+        finish: the epilogue; None: there is none.
     """
 
     def __init__(
@@ -147,26 +144,27 @@ class _Products:
         """Queues the products.
 
         Args:
-            addresses: of the operands, the bias where there is one, the result and the workspace.
-            stream: the handle of a stream.
+            addresses: the addresses of the operands, the bias where there is one, the result and the workspace.
+            stream: the handle of the stream.
         """
         if not self._multiply(addresses, stream, may_measure=True):
             self._otherwise(addresses, stream)
 
     def capture(self, addresses: Sequence[int], stream: int) -> bool:
-        """Queues the products by the library alone; False where it has no algorithm, or none was chosen: nothing is queued then.
+        """Queues the products by the library alone. Returns False, with nothing queued, where it has no algorithm or none was
+        chosen.
 
         Args:
-            addresses: of the operands, the bias where there is one, the result and the workspace.
-            stream: the handle of a stream.
+            addresses: the addresses that `__call__` takes.
+            stream: the handle of the stream.
         """
         return self._multiply(addresses, stream, may_measure=False)
 
     def library_call(self, addresses: Sequence[int]) -> LibraryCall | None:
-        """The one C call by which the products were queued; None where there were several, or none.
+        """Returns the one C call by which the products were queued; None where there were several, or none.
 
         Args:
-            addresses: of the operands, the bias where there is one, the result and the workspace.
+            addresses: the addresses that `__call__` takes.
         """
         at = 2 + self._has_bias
         x, y, out = addresses[0], addresses[1], addresses[at]
@@ -212,12 +210,12 @@ class _Products:
 
 
 def _alignments(*addresses: int) -> tuple[int, ...]:
-    """The powers of two that divide addresses."""
+    """Returns the powers of two that divide addresses."""
     return tuple([math.gcd(address, _MOST_ALIGNED) for address in addresses])
 
 
 def _distances(axes: Sequence[Axis]) -> list[tuple[int, int, int]]:
-    """The distances of x, y and out in loops over axes."""
+    """Returns the distances of x, y and out in loops over axes."""
     found = [(0, 0, 0)]
     for axis in axes:
         found = [(x + i * axis.x, y + i * axis.y, out + i * axis.out) for x, y, out in found for i in range(axis.size)]
@@ -225,7 +223,7 @@ def _distances(axes: Sequence[Axis]) -> list[tuple[int, int, int]]:
 
 
 def _stored(matrix: Matrix, rows: int, columns: int, batch: int) -> Stored:
-    """A row-major matrix as the columns of its transpose."""
+    """Returns a row-major matrix as the columns of its transpose."""
     lies = (rows, columns) if matrix.transposed else (columns, rows)
     return Stored(*lies, max(matrix.leading, lies[0]), batch, matrix.transposed)
 
@@ -278,7 +276,7 @@ def _run_joined(inputs: Sequence[Any], outputs: Sequence[Any], params: Mapping[s
 
 
 def _queue_joined(machine: Target, step: Step, device: Any, precision: str) -> Queue:
-    """The function that queues a product with an epilogue."""
+    """Returns the function that queues a product with an epilogue."""
     found = _finish(step.graphs[0], machine)
     if found is None:
         raise InternalError("with_epilogue: the sub-graph is no product with an epilogue of cuBLASLt")

@@ -35,7 +35,7 @@ class ProductEpilogue:
     """An epilogue of a product.
 
     Attributes:
-        bias: which operand of the step is added, along the last axis of the result; None for none.
+        bias: the position of the operand that is added along the last axis of the result; None: there is none.
         gelu: whether the gelu of the sum is the result.
     """
 
@@ -43,11 +43,11 @@ class ProductEpilogue:
     gelu: bool
 
     def apply(self, product: Any, bias: Any) -> Any:
-        """The result, by NumPy's functions, which CuPy's arrays take part in.
+        """Computes the result by NumPy's functions, which also take CuPy's arrays.
 
         Args:
-            product: of any shape, in a dtype that such functions compute in.
-            bias: of the last axis; None for none.
+            product: an array of a dtype that such functions compute in.
+            bias: a vector along the last axis; None: there is none.
         """
         x = product if bias is None else product + bias.reshape(-1)
         if not self.gelu:
@@ -88,7 +88,9 @@ def finish_of(epilogue: Epilogue) -> ProductEpilogue | None:
 
 @dataclass
 class _Terms:
-    """Numbers expressions, equal ones alike; operands of commands that commute have no order."""
+    """Numbers expressions; equal expressions get the same number, and the order of a commutative command's operands does not
+    count.
+    """
 
     known: dict[Symbol, int] = field(default_factory=dict)
     _numbers: dict[Any, int] = field(default_factory=dict)
@@ -112,7 +114,7 @@ class _Terms:
         return True
 
     def gelu(self, x: int, dtype: Any) -> int:
-        """The gelu by tanh of an expression, as `nnc.nn.gelu` writes it in a dtype."""
+        """Returns the gelu by tanh of an expression, as `nnc.nn.gelu` writes it in a dtype."""
         slope, curve = (self.leaf(float(np.asarray(number, dtype))) for number in (_SLOPE, _CURVE))
         inner = self.of("*", x, self.of("+", slope, self.of("*", curve, self.of("*", x, x))))
         return self.of("*", x, self.of("sigmoid", inner))

@@ -1,8 +1,9 @@
 """Collectives between processes on CUDA's devices, by NCCL through CuPy; MPI hands round the identifiers of its communicators.
 
-Each process has a device of its own. Calls are queued in the program's stream, as bytes where elements are only moved. NCCL sums
-float16 and bfloat16 in these dtypes; it has no sums of 16-bit integers, and leaves the maximum of NaN open: of these, all values
-are gathered and joined by CuPy. Never run on a device: the calls are held against a recording stand-in.
+Each process has a device of its own. Calls are queued in the program's stream, as bytes where elements are only moved. NCCL
+sums float16 and bfloat16 in these dtypes; it has no sums of 16-bit integers, and leaves the maximum of NaN open: of these, all
+values are gathered and joined by CuPy. Never run on a device: tests compare the calls with those that a recording stand-in
+expects.
 """
 
 from __future__ import annotations
@@ -40,10 +41,9 @@ class Group:
 
     Args:
         nccl: CuPy's module.
-        device: of this process.
-        communicator: of NCCL.
-        rank: of this process along the axis.
-        size: of the axis.
+        communicator: NCCL's communicator.
+        rank: the number of this process along the axis.
+        size: the number of processes along the axis.
     """
 
     nccl: Any
@@ -54,7 +54,7 @@ class Group:
 
     @staticmethod
     def new(device: Any, size: int, stride: int) -> Group:
-        """The group for an axis of a mesh, which all its processes make together.
+        """Makes the group for an axis of a mesh; all processes of the axis do so together.
 
         Raises:
             UnsupportedError: CuPy was built without NCCL.
@@ -82,7 +82,9 @@ class Group:
     def exchange(
         self, x: int, out: int, nbytes: int, sources: Mapping[int, int], targets: Mapping[int, int], stream: int
     ) -> None:
-        """Queues messages of `nbytes`: the part of `x` at `targets[place]` to that place, `sources[place]` likewise from it."""
+        """Queues messages of `nbytes`: to each place, the part of `x` at `targets[place]`; from it, the part at
+        `sources[place]`.
+        """
         self.nccl.groupStart()
         for place, at in targets.items():
             self.communicator.send(x + at * nbytes, nbytes, _BYTE, place, stream)
@@ -92,12 +94,12 @@ class Group:
 
 
 def _groups(device: Any) -> dict[tuple[int, int], Group]:
-    """The groups of a device, by size and stride of their axes."""
+    """Returns the groups of a device, by size and stride of their axes."""
     return {}
 
 
 def group_of(device: Any, params: Params) -> Group:
-    """The group for a collective."""
+    """Returns the group for a collective."""
     known = device.library(_groups)
     key = params["size"], params["stride"]
     if key not in known:
@@ -197,7 +199,7 @@ def _queue_call(step: Step, device: Any, call: Call, addresses: Sequence[int], s
 
 
 def _contiguous(device: Any, view: View, address: int) -> Any:
-    """The operand, or a copy of it whose elements lie side by side."""
+    """Returns the operand, or a copy of it whose elements lie side by side."""
     found = _array(device, view, address)
     if is_contiguous(view.spec, view.strides):
         return found
@@ -211,7 +213,7 @@ def _array(device: Any, view: View, address: int) -> Any:
 
 
 def _as_bits(view: View) -> Any:
-    """A dtype of CuPy for the elements of a view, which are moved."""
+    """Returns a dtype of CuPy for the elements of a view, which are moved."""
     return "u2" if view.spec.dtype == dtypes.bfloat16 else view.spec.dtype
 
 

@@ -28,17 +28,15 @@ from nnc.run.arguments import element, expect, pointer, word, word_at
 
 @cache
 def load_library_calls(compiler: Compiler) -> Function:
-    """The compiled function; the first time it may have to be compiled.
-
-    Args:
-        compiler: of code for the CPU.
-    """
+    """Returns the compiled function; the first call may have to compile it, with the CPU's compiler."""
     return compiler.load([library_calls()])[0]
 
 
 @cache
 def library_calls() -> Native:
-    """The function (record, stream, parameters), which returns 0 where all is well, and has the driver's signature otherwise."""
+    """Returns the function (record, stream, parameters), which returns 0 where all is well, and has the driver's signature
+    otherwise.
+    """
     code = Code("KERNEL", (("ptr", "record"), ("ptr", "stream"), ("ptr", "parameters")), returns="i32")
     python = code.label("python")
     function = word(code, "%record", FUNCTION)

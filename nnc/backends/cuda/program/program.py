@@ -31,9 +31,7 @@ class CudaModule:
     """The kernels of a program on one of CUDA's devices.
 
     Args:
-        program: was lowered for the device.
-        device: runs it.
-        effects: memory that stands for effects and tapes.
+        effects: the memory that stands for effects and tapes.
     """
 
     def __init__(self, program: Program, device: CudaDevice, effects: DeviceMemory) -> None:
@@ -57,12 +55,7 @@ class CudaModule:
             )
 
     def handles(self, step: Step, launches: Launches) -> list[int]:
-        """The handles of the launches of a step.
-
-        Args:
-            step: one of `launches.kernels`.
-            launches: of the program.
-        """
+        """Returns the handles of the launches of a step."""
         self._launches = launches
         printed = self._program.printed.get(id(step))
         if printed is not None:
@@ -99,11 +92,8 @@ class CudaModule:
         device.wait_for(stream)  # the host's memory is freed now
 
     def can_be_captured(self, launches: Launches) -> bool:
-        """Whether the program is launched as captured graphs: a compiled entry queues it, most of its steps are printed kernels and
-        calls that can be captured, and no loop writes its counter.
-
-        Args:
-            launches: of the program.
+        """Whether the program is launched as captured graphs: a compiled entry queues it, most of its steps are printed kernels
+        and calls that can be captured, and no loop writes its counter.
         """
         counts = any(isinstance(step.region, Loop) and step.region.counter is not None for step in walk(launches.steps))
         from_python = sum(not isinstance(call, CapturedCall) for call in self._calls)
@@ -111,22 +101,14 @@ class CudaModule:
         return launches.can_be_captured and isinstance(self._program.code, QueuedCode) and pays and not counts
 
     def begin(self, memories: Sequence[DeviceMemory], statuses: DeviceMemory) -> None:
-        """Queues the beginning of a call: status words are set to 0.
-
-        Args:
-            memories: which the calls use in turn.
-            statuses: the status words.
-        """
+        """Queues the beginning of a call: sets the status words to 0."""
         self._statuses = statuses
         if statuses.block.nbytes:
             self._device.clear(statuses.block)
 
     def finish(self, inputs: Sequence[DeviceMemory], results: Sequence[DeviceMemory]) -> None:
-        """Queues the end of a call: the host learns later whether a kernel refused an operand.
-
-        Args:
-            inputs: of the call.
-            results: memory that the call writes, which depends on the status words.
+        """Queues the end of a call: the host learns later whether a kernel refused an operand; `results` depend on the status
+        words.
         """
         self._tapes.clear()
         statuses = self._statuses
@@ -136,7 +118,7 @@ class CudaModule:
                 if memory.block.owner.depends:
                     break
             else:
-                return  # so it is with most calls, of which Python makes all but the launches
+                return  # most calls end here: Python prepares them, and compiled code launches the kernels
         waiting: dict[int, Completion] = {}
         for memory in inputs:
             for each in _lease(memory).pending():
@@ -151,13 +133,12 @@ class CudaModule:
             _lease(memory).depend_on(waiting.values())
 
     def _word_error(self, inputs: Sequence[DeviceMemory], line: SourceLine | None, number: int) -> BaseException:
-        """The error of the step with a status word of this number. Where the arguments of the call are as they were, the call runs
-        once more, step by step, with the step's reference, which says which value it refuses.
+        """Words the error of the step with a status word of this number. If the arguments of the call are unchanged, the call
+        runs once more, step by step, with the step's reference, which says which value it refuses.
 
         Args:
-            inputs: of the call.
             line: the user's line that made the call, for steps without one.
-            number: of the first status word that is not 0.
+            number: the position of the first status word that is not 0.
         """
         launches = self._launches
         assert launches is not None
@@ -178,13 +159,7 @@ class CudaModule:
         return user_error(DeviceError, step.command.name, problem, fix=fix, source=step.source or line)
 
     def copy(self, view: View, source: DeviceMemory, target: DeviceMemory) -> None:
-        """Queues a copy of a part of some memory.
-
-        Args:
-            view: the part.
-            source: holds it.
-            target: as large as the part.
-        """
+        """Queues a copy of a part of some memory; `target` is as large as the part."""
         device, spec = self._device, view.spec
         kind = _SAME_SIZE[spec.dtype.itemsize]
         with device.arrays_in(device.stream.handle):
@@ -193,12 +168,11 @@ class CudaModule:
 
 
 class _HostArray:
-    """The memory of the host for an operand of a step: all bytes from its first element to its last.
+    """The host memory for an operand of a step: all bytes from its first element to its last.
 
     Args:
-        view: the operand.
-        address: of its first element on the device.
-        tape: its array, where it lies on the host alone.
+        address: the address of the operand's first element on the device.
+        tape: the array of a tape, which lies on the host alone.
     """
 
     def __init__(self, view: View, address: int, tape: NDArray | None) -> None:

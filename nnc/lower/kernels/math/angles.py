@@ -100,7 +100,7 @@ def _cosine(r: Term) -> Term:
 
 
 def _at(r: Term, quadrant: Term) -> Term:
-    """The sine of r + quadrant · π/2."""
+    """Returns the sine of r + quadrant · π/2."""
     form = format_of(r)
     top = form.sign.bit_length() - 1
     out = where((quadrant & 1).equals(0), _sine(r), _cosine(r))

@@ -74,7 +74,7 @@ def _far(size: Term, coefficients: Sequence[float]) -> Term:
 
 
 def _chebyshev(t: Term, coefficients: Sequence[float]) -> Term:
-    """The sum of Chebyshev polynomials with these coefficients, by Clenshaw's recurrence."""
+    """Returns the sum of Chebyshev polynomials with these coefficients, by Clenshaw's recurrence."""
     twice, first, second = t + t, t.constant(0), t.constant(0)
     for c in coefficients[:0:-1]:
         first, second = fma(twice, first, c - second), first

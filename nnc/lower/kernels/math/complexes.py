@@ -31,10 +31,10 @@ class Complex:
 
 
 def can_be_complex(parsed: Parsed) -> bool:
-    """Whether an expression has a meaning for complex numbers here: sums, products, quotients, parts, and equality of operands.
+    """Whether an expression is defined for complex numbers here: sums, products, quotients, parts, and equality of operands.
 
     Args:
-        parsed: the expression; a name alone is left to the kernels that move elements.
+        parsed: the expression; a bare name is left to the kernels that move elements.
     """
     nodes = [*ast.walk(parsed.body)]
     predicates = [type(node.ops[0]) for node in nodes if isinstance(node, ast.Compare)]
@@ -49,11 +49,11 @@ class ComplexOperations(Operations):
     """Prints operators and functions of complex numbers; an operand is a Complex, a Term or a number."""
 
     def unary(self, operator: type[ast.unaryop], x: Any) -> Any:
-        """A sign."""
+        """Returns a sign."""
         return Complex(-x.real, -x.imag) if isinstance(x, Complex) else super().unary(operator, x)
 
     def binary(self, operator: type[ast.operator], x: Any, y: Any) -> Any:
-        """A sum, a difference, a product or a quotient."""
+        """Returns a sum, a difference, a product or a quotient."""
         if not isinstance(x, Complex) and not isinstance(y, Complex):
             return super().binary(operator, x, y)
         like = x if isinstance(x, Complex) else y
@@ -68,22 +68,21 @@ class ComplexOperations(Operations):
         return same if predicate == "eq" else ~same
 
     def call(self, name: str, arguments: list[Any]) -> Any:
-        """A function."""
+        """Returns a function."""
         return _FUNCTIONS[name](*arguments)
 
 
 def evaluate_complex(parsed: Parsed, operands: Sequence[Complex | Term]) -> Complex | Term:
-    """Prints an expression for which `can_be_complex` holds, on operands of which some are complex."""
+    """Prints an expression for which `can_be_complex` holds, on operands that include complex ones."""
     found: Complex | Term = evaluate(parsed, dict(zip(OPERANDS, operands, strict=False)), ComplexOperations())
     return found
 
 
 def to_dtype(x: Complex | Term, dtype: DType) -> tuple[Term, ...]:
-    """The parts of a number in another dtype; of a bool one, which says whether it differs from 0.
+    """Returns the parts of a number in another dtype; as a bool, whether it differs from 0.
 
     Args:
-        x: the number.
-        dtype: complex, or that of a real result.
+        dtype: a complex dtype, or that of a real result.
     """
     real = real_dtype(dtype)
     if real != dtype:
@@ -117,11 +116,10 @@ def _quotient(x: Complex, y: Complex) -> Complex:
 
 
 def integer_power(x: Complex, exponent: int) -> Complex:
-    """x to an integer power, by the products that NumPy forms (npy_cpow), so that infinities and NaN come out alike.
+    """Raises x to an integer power by the products that NumPy forms (npy_cpow), so that infinities and NaN come out alike.
 
     Args:
-        x: the number.
-        exponent: smaller than `BY_LOGARITHMS` in size.
+        exponent: an integer smaller than `BY_LOGARITHMS` in size.
     """
     one, size = Complex(x.real.constant(1), x.real.constant(0)), abs(exponent)
     if exponent == 0:

@@ -26,7 +26,7 @@ class _Power:
 
 
 def clamp(x: Term, low: float, high: float) -> Term:
-    """The nearest number in a range; NaN stays."""
+    """Returns the nearest number in a range; NaN stays."""
     x = where(x > high, high, x)
     return where(x < low, low, x)
 
@@ -71,7 +71,7 @@ class PowerParts:
 
 
 def exp_parts(x: Term, tail: Term | None = None) -> PowerParts:
-    """The parts of e^x, or of e^(x + tail) with a tail below the last place of x."""
+    """Returns the parts of e^x, or of e^(x + tail) with a tail below the last place of x."""
     r, shifted = _reduced(clamp(x, *_LIMITS[format_of(x).mantissa]), _shift(x))
     if tail is not None:
         r, tail = two_sum(r, tail)
@@ -129,6 +129,6 @@ def sigmoid(x: Term) -> Term:
 
 
 def logistic_density(x: Term) -> Term:
-    """The derivative of the sigmoid, whose exponential it shares: the product of two numbers that add up to 1."""
+    """Returns the derivative of the sigmoid, whose exponential it shares: the product of two numbers that add up to 1."""
     tail = sigmoid_of_minus(absolute(x))
     return tail * (1 - tail)

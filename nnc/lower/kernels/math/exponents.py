@@ -8,7 +8,9 @@ _MOST = 2.0**14  # beyond, every float becomes 0 or infinite
 
 
 def frexp_exponent(x: Term) -> Term:
-    """The integer e with |x| = m · 2^e and m from 0.5 to 1, for numbers below the normal ones, too; 0 for 0, infinities and NaN."""
+    """Returns the integer e with |x| = m · 2^e and m from 0.5 to 1, for numbers below the normal ones, too; 0 for 0, infinities
+    and NaN.
+    """
     form = format_of(x)
     size = x.bits() & (form.sign - 1)
     fraction = (

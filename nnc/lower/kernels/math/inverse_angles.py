@@ -53,7 +53,7 @@ def _folded(size: Term) -> tuple[Term, Term, Term, Term]:
 
 
 def asin(x: Term) -> Term:
-    """The angle from -π/2 to π/2 whose sine is x."""
+    """Returns the angle from -π/2 to π/2 whose sine is x."""
     sign, size = split_sign(x)
     outer, y, z, tail = _folded(size)
     rest = _arcsine_rest(y, z)
@@ -63,7 +63,7 @@ def asin(x: Term) -> Term:
 
 
 def acos(x: Term) -> Term:
-    """The angle from 0 to π whose cosine is x."""
+    """Returns the angle from 0 to π whose cosine is x."""
     size = absolute(x)
     outer, y, z, tail = _folded(size)
     rest = _arcsine_rest(y, z)
@@ -77,19 +77,19 @@ def acos(x: Term) -> Term:
 
 
 def _sum(high: Term | float, low: Term | float, x: Term, rest: Term) -> Term:
-    """high + x + low + rest, of which low and rest are small, for |high| >= |x|."""
+    """high + x + low + rest, with small low and rest, for |high| >= |x|."""
     total = x + high
     return total + (low + (rest + (x - (total - high))))
 
 
 def atan(x: Term) -> Term:
-    """The angle from -π/2 to π/2 whose tangent is x."""
+    """Returns the angle from -π/2 to π/2 whose tangent is x."""
     sign, size = split_sign(x)
     return with_sign(sign, _angle(size, size.constant(1)))
 
 
 def _angle(y: Term, x: Term) -> Term:
-    """The angle of (x, y) in the first quadrant: the tangent of its difference from 0, π/4 or π/2 is one quotient."""
+    """Returns the angle of (x, y) in the first quadrant: the tangent of its difference from 0, π/4 or π/2 is one quotient."""
     steep, flat = y > x * _STEEP, y < x * _FLAT
     above = where(steep, -x, where(flat, y, y - x))
     below = where(steep, y, where(flat, x, y + x))
@@ -103,7 +103,7 @@ def _angle(y: Term, x: Term) -> Term:
 
 
 def atan2(y: Term, x: Term) -> Term:
-    """The angle of the point (x, y), from -π to π."""
+    """Returns the angle of the point (x, y), from -π to π."""
     form = format_of(y)
     sign, rise = split_sign(y)
     run = absolute(x)

@@ -86,7 +86,7 @@ def _parts(x: Term) -> _LogarithmParts:
 
 
 def limits(x: Term, out: Term) -> Term:
-    """The logarithm at 0, at infinity, below 0 and of NaN; elsewhere `out`."""
+    """Returns the logarithm at 0, at infinity, below 0 and of NaN; elsewhere `out`."""
     out = where(x < math.inf, out, x)
     out = where(x < 0, math.nan, out)
     return where(x.equals(0), -math.inf, out)
@@ -110,12 +110,12 @@ def _log_base(x: Term, base: _Base) -> Term:
 
 
 def log2(x: Term) -> Term:
-    """The logarithm to the base 2."""
+    """Returns the logarithm to the base 2."""
     return _log_base(x, _TWO[format_of(x).mantissa])
 
 
 def log10(x: Term) -> Term:
-    """The logarithm to the base 10."""
+    """Returns the logarithm to the base 10."""
     return _log_base(x, _TEN[format_of(x).mantissa])
 
 

@@ -14,12 +14,7 @@ _MOST = 170  # the largest integer whose factorial float64 holds
 
 
 def polygamma(x: Term, n: int) -> Term:
-    """The n-th derivative of digamma.
-
-    Args:
-        x: a float.
-        n: the order; 0: digamma itself.
-    """
+    """Returns the n-th derivative of digamma; n = 0: digamma itself."""
     wide = x.to(dtypes.float64)
     if n == 0:
         return _digamma(wide).to(x.dtype)
@@ -75,7 +70,7 @@ def _hurwitz(x: Term, s: int) -> Term:
 
 
 def _power(x: Term, exponent: int) -> Term:
-    """A positive integer power, by repeated multiplication."""
+    """Returns a positive integer power, by repeated multiplication."""
     total: Term | None = None
     while exponent:
         if exponent & 1:

@@ -83,8 +83,8 @@ def _log_pair(x: Term) -> tuple[Term, Term]:
 
 
 def cbrt(x: Term) -> Term:
-    """The cube root: a third of the exponent to begin with, a step of Halley's method, two in float64, and one of Newton's with
-    the exact error of the cube.
+    """Returns the cube root: a third of the exponent to begin with, a step of Halley's method, two in float64, and one of
+    Newton's with the exact error of the cube.
     """
     form = format_of(x)
     # the error of the cube, whose 2 x 24 or 2 x 53 bits lie below those of x, must be no denormal number: programs may flush it

@@ -1,7 +1,7 @@
 """Payne and Hanek's reduction of large angles ("Radian reduction for trigonometric functions", 1983).
 
-x = M · 2^e has the turns M · 2^e / 2π, of which only the part behind the point matters; so the bits of 2/π that M would bring
-before it are left out, and the next ones are read from a table of its first bits. Products are added up in columns of 32 bits.
+x = M · 2^e makes M · 2^e / 2π turns. Only the part behind the point matters, so the bits of 2/π that M would bring before it
+are left out, and the next ones are read from a table of its first bits. Products are added up in columns of 32 bits.
 """
 
 from __future__ import annotations
@@ -76,12 +76,12 @@ def _words(index: Term, count: int) -> list[Term]:
 
 
 def _turns_single(m: Term, g: list[Term]) -> list[Term]:
-    """The part of m · 0.g0g1g2 behind the point, in 64 bits."""
+    """Returns the part of m · 0.g0g1g2 behind the point, in 64 bits."""
     return [((m * g[0]) << 32) + m * g[1] + ((m * g[2]) >> 32)]
 
 
 def _turns_double(m: Term, g: list[Term]) -> list[Term]:
-    """The part of m · 0.g0…g5 behind the point, in 2 · 64 bits, by columns of 32 bits."""
+    """Returns the part of m · 0.g0…g5 behind the point, in 2 · 64 bits, by columns of 32 bits."""
     low, high = m & _LOW, m >> 32
     by_low = [low * word for word in g[:5]]
     by_high = [high * word for word in g[1:]]
@@ -96,7 +96,7 @@ def _turns_double(m: Term, g: list[Term]) -> list[Term]:
 
 
 def _angle(high: Term, low: Term) -> tuple[Term, Term]:
-    """The fraction with these bits, of which the first is a sign, times π/2."""
+    """Returns the fraction with these bits, the first of them a sign, times π/2."""
     sign = high.signed() >> 63
     first, second = high ^ sign.bits(), low ^ sign.bits()
     top = (first >> 32).to(dtypes.float64) * 2.0**-32

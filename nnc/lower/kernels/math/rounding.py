@@ -10,12 +10,12 @@ from nnc.lower.kernels.math.terms import Term, absolute, any_lane, fma, format_o
 
 
 def maximum(x: Term, y: Term) -> Term:
-    """The larger one; NaN where one is NaN."""
+    """Returns the larger one; NaN where one is NaN."""
     return where(x.is_nan(), x, where(x > y, x, y))
 
 
 def minimum(x: Term, y: Term) -> Term:
-    """The smaller one; NaN where one is NaN."""
+    """Returns the smaller one; NaN where one is NaN."""
     return where(x.is_nan(), x, where(x < y, x, y))
 
 
@@ -33,22 +33,22 @@ def sign(x: Term) -> Term:
 
 
 def floor(x: Term) -> Term:
-    """The next integer below."""
+    """Returns the next integer below."""
     return x.intrinsic("floor")
 
 
 def ceil(x: Term) -> Term:
-    """The next integer above."""
+    """Returns the next integer above."""
     return x.intrinsic("ceil")
 
 
 def trunc(x: Term) -> Term:
-    """The next integer towards 0."""
+    """Returns the next integer towards 0."""
     return x.intrinsic("trunc")
 
 
 def round_even(x: Term) -> Term:
-    """The nearest integer, the even one of two."""
+    """Returns the nearest integer, the even one of two."""
     return x.intrinsic("roundeven")
 
 
@@ -63,7 +63,7 @@ def signbit(x: Term) -> Term:
 
 
 def nextafter(x: Term, y: Term) -> Term:
-    """The next number from x towards y; bit patterns of floats are ordered as their sizes are. Of any float dtype."""
+    """Returns the next number from x towards y; bit patterns of floats are ordered as their sizes are. Of any float dtype."""
     bits = x.bits().signed()
     wide, aim = (term.to(dtypes.accumulator(x.dtype)) for term in (x, y))
     away = ~((wide < aim) ^ (bits >= 0))
@@ -112,7 +112,9 @@ def remainder(x: Term, y: Term) -> Term:
 
 
 def floor_divide(x: Term, y: Term) -> Term:
-    """The floor of x / y, found through the remainder, so that it is exact; of infinite operands, the floor of their quotient."""
+    """Returns the floor of x / y, found through the remainder, so that it is exact; of infinite operands, the floor of their
+    quotient.
+    """
     left = fmod(x, y)
     quotient = (x - left) / y
     wrong = (left < 0).compare("ne", y < 0) & left.compare("ne", 0)

@@ -34,7 +34,7 @@ _LARGE = 8
 
 
 def erfinv(x: Term) -> Term:
-    """The number whose error function is x: polynomials, and in float64 a step of Halley's method from them."""
+    """Returns the number whose error function is x: polynomials, and in float64 a step of Halley's method from them."""
     wide = x.to(dtypes.float64)
     sign, size = split_sign(wide)
     inside = where(size < 1, size, 0.5)

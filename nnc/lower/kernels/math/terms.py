@@ -29,11 +29,11 @@ class Term:
         return self.value.dtype
 
     def like(self, number: Term | Number) -> Value:
-        """The other operand: a number becomes a constant of this dtype."""
+        """Returns the other operand: a number becomes a constant of this dtype."""
         return number.value if isinstance(number, Term) else self.code.like(self.value, number)
 
     def constant(self, number: Number) -> Term:
-        """A number with the dtype and lanes of this."""
+        """Returns a number with the dtype and lanes of this."""
         return self.of(self.code.like(self.value, number))
 
     def of(self, value: Value) -> Term:
@@ -84,7 +84,7 @@ class Term:
         return self.of(self.code.shr(self.value, self.like(y)))
 
     def compare(self, predicate: str, y: Term | Number) -> Term:
-        """A bool; see `Code.compare`."""
+        """Returns a bool; see `Code.compare`."""
         return self.of(self.code.compare(predicate, self.value, self.like(y)))
 
     def __lt__(self, y: Term | Number) -> Term:
@@ -108,7 +108,7 @@ class Term:
         return self.compare("uno", self)
 
     def to(self, dtype: DType) -> Term:
-        """The value in another dtype."""
+        """Returns the value in another dtype."""
         return self if self.value.dtype == dtype else self.of(self.code.convert(self.value, dtype))
 
     def choose(self, x: Term | Number, y: Term | Number) -> Term:
@@ -129,15 +129,15 @@ class Term:
         return self.of(self.code.intrinsic(name, self.value, *(self.like(other) for other in others)))
 
     def bits(self) -> Term:
-        """The bit pattern, as an unsigned integer."""
+        """Returns the bit pattern, as an unsigned integer."""
         return self.of(self.code.bitcast(self.value, _BITS[self.dtype.itemsize]))
 
     def signed(self) -> Term:
-        """The same bits, as a signed integer."""
+        """Returns the same bits, as a signed integer."""
         return self.of(self.code.bitcast(self.value, _SIGNED[self.dtype.itemsize]))
 
     def as_float(self) -> Term:
-        """The float of a bit pattern, in float32 or float64."""
+        """Returns the float of a bit pattern, in float32 or float64."""
         return self.of(self.code.bitcast(self.value, dtypes.float32 if self.dtype.itemsize == 4 else dtypes.float64))
 
 
@@ -224,18 +224,18 @@ _SINGLE, _DOUBLE = Format(23, 127), Format(52, 1023)
 
 
 def format_of(x: Term) -> Format:
-    """The format of float32 or float64."""
+    """Returns the format of float32 or float64."""
     return _SINGLE if is_single(x) else _DOUBLE
 
 
 def split_sign(x: Term) -> tuple[Term, Term]:
-    """The sign bit of a float, and its size."""
+    """Returns the sign bit of a float, and its size."""
     sign = x.bits() & format_of(x).sign
     return sign, absolute(x)
 
 
 def with_sign(sign: Term, x: Term) -> Term:
-    """A float with its sign turned where the bit of `sign` is set."""
+    """Returns a float with its sign turned where the bit of `sign` is set."""
     return (x.bits() ^ sign).as_float()
 
 

@@ -53,11 +53,11 @@ class Centred:
         return condition is not None and condition.command.name == "isfinite"
 
     def _under_views(self, symbol: Symbol, at: Axes) -> tuple[Node | None, Axes]:
-        """Finds the node whose numbers a tensor shows in another form, and which of its axes those of the tensor are.
+        """Finds the node whose numbers a tensor shows in another form, and which of the node's axes are those of the tensor.
 
         Args:
-            symbol: the tensor.
-            at: for each axis of some tensor, the axis of `symbol` that it is; None where it only repeats elements.
+            symbol: the symbol of the tensor.
+            at: for each axis of some tensor, the axis of `symbol` that equals it; None where the tensor repeats elements.
         """
         node = self.writers.get(symbol)
         while node is not None and is_view(node):

@@ -51,7 +51,7 @@ class _Attacher:
         return _Attached(graph, 0, description, self._joins).result(self._inner)
 
     def _iteration(self, graph: Graph, carried: tuple[Symbol, ...], before: int) -> Graph:
-        """Rewrites a sub-graph, some inputs of which are carried and the first nodes of which precede the test."""
+        """Rewrites a sub-graph; some of its inputs are carried, and its first nodes precede the test."""
         key = graph, carried, before
         if key not in self._known:
             attached = _Attached(graph, before, lambda: Description(graph, carried=carried, before=before), self._joins)
@@ -59,7 +59,7 @@ class _Attacher:
         return self._known[key]
 
     def _inner(self, node: Node) -> Node:
-        """A node with the products of its sub-graphs joined."""
+        """Returns a node with the products of its sub-graphs joined."""
         if not node.graphs or node.command in PRINTED:
             return node
         # an iteration of a scan begins with its number and the elements
@@ -112,7 +112,7 @@ class _Attached:
                 return
 
     def _view(self, symbol: Symbol) -> Node | None:
-        """The `broadcast_to` node that makes this symbol."""
+        """Returns the `broadcast_to` node that makes this symbol."""
         node = self.graph.nodes[self.writer[symbol]] if symbol in self.writer else None
         return node if node is not None and _is_view(node) else None
 
@@ -131,12 +131,13 @@ class _Joins:
         self._known: dict[Any, tuple[Graph, Mapping[str, Any]] | None] = {}
 
     def joined(self, product: Node, node: Node, operand: int, stays: bool, views: Sequence[Node | None]) -> Node | None:
-        """The node that computes a product and the fused node that reads it as this operand; None where no backend takes that.
+        """Returns the node that computes a product and the fused node that reads it as this operand; None where no backend
+        takes that.
 
         Args:
-            stays: the product is a result, too.
-            views: for each operand of the fused node, the `broadcast_to` node that makes it. It is taken along, so that
-                backends see along which axes the operand varies.
+            stays: whether the product is a result as well.
+            views: for each operand of the fused node, the `broadcast_to` node that makes it. It becomes part of the node, so
+                that backends see along which axes the operand varies.
         """
         stretched = tuple([view and (view.inputs[0].spec, tuple(view.params.items())) for view in views])
         specs, how = tuple([s.spec for s in product.inputs]), tuple(product.params.items())
@@ -156,7 +157,7 @@ class _Joins:
 def _form(
     product: Node, node: Node, operand: int, stays: bool, views: Sequence[Node | None], machine: Target
 ) -> tuple[Graph, Mapping[str, Any]] | None:
-    """The sub-graph and the parameters of `_Joins.joined`."""
+    """Returns the sub-graph and the parameters of `_Joins.joined`."""
     specs = tuple([symbol.spec for symbol in product.inputs])
     alone = find_kernel(product.command, specs, product.params, machine)
     if alone is None:

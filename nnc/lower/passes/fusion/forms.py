@@ -29,13 +29,13 @@ class Forms:
         self, command: Command, nodes: Sequence[Node], constants: Mapping[Symbol, NDArray], outputs: Sequence[Symbol],
         overwrite: Callable[[Sequence[Symbol]], Pairs], of: Node,
     ) -> Node:  # fmt: skip
-        """The node of a command that replaces nodes with one result each.
+        """Makes the node of a command that replaces nodes with one result each.
 
         Args:
             constants: symbols that the nodes may read, and their values.
-            outputs: its results.
-            overwrite: gives, for the symbols that it reads, the pairs (input, output) that may share memory.
-            of: the node whose source line it gets.
+            outputs: the results of the new node.
+            overwrite: returns, for the symbols that the node reads, the pairs (input, output) that may share memory.
+            of: the node whose source line the new node gets.
         """
         number: dict[Symbol, int] = {}
         rows = []
@@ -55,7 +55,7 @@ class Forms:
         self, key: Any, nodes: Sequence[Node], held: Mapping[Symbol, NDArray], inputs: Sequence[Symbol],
         outputs: Sequence[Symbol], overwrite: Callable[[Sequence[Symbol]], Pairs],
     ) -> _Form:  # fmt: skip
-        """The sub-graph and the parameters that nodes of this key have in common."""
+        """Returns the sub-graph and the parameters that nodes of this key have in common."""
         alike = self._known.setdefault(key, [])
         for others, form in alike:
             if all(

@@ -50,7 +50,7 @@ class _Fuser:
         self._known: dict[tuple[Graph, int], Graph] = {}
 
     def graph(self, graph: Graph, before: int = 0) -> Graph:
-        """The fused form of a graph, the first nodes of which stay in front of the others."""
+        """Fuses a graph; its first nodes stay in front of the others."""
         key = graph, before
         if key not in self._known:
             expanded, early = _expanded(graph, before, self.machine)
@@ -59,7 +59,7 @@ class _Fuser:
         return self._known[key]
 
     def inner(self, node: Node) -> Node:
-        """A node with its sub-graphs fused."""
+        """Returns a node with its sub-graphs fused."""
         if not node.graphs or node.command in PRINTED:
             return node
         before = node.params.get("before", 0)
@@ -107,7 +107,7 @@ class _Rebuilt:
         self.present: set[Symbol] = {*old.inputs, *old.constants}
 
     def graph(self) -> Graph:
-        """The new graph."""
+        """Returns the new graph."""
         for i, node in enumerate(self.old.nodes):
             group = self.grouping.group[i]
             if group is not None:
@@ -162,7 +162,7 @@ class _Rebuilt:
 
 
 def _without_repeats(nodes: Sequence[Node], outputs: Sequence[Symbol]) -> Sequence[Node]:
-    """The nodes, each computation once: copies that rematerializing passes made are one in a kernel."""
+    """Returns the nodes, each computation once: copies that rematerializing passes made are one in a kernel."""
     if len({(node.command, node.inputs) for node in nodes}) == len(nodes):
         return nodes
     known: dict[tuple[object, ...], Symbol] = {}
@@ -186,10 +186,10 @@ def _fused_node(
     domain: Domain | None,
     forms: Forms,
 ) -> Node:
-    """A node that runs all of these, with copies of them in a graph of its own.
+    """Makes a node that runs all of these, with copies of them in a graph of its own.
 
     Args:
-        domain: None where all that is read and written is traversed element by element.
+        domain: None where all operands and results are traversed element by element.
     """
     nodes = _without_repeats(nodes, outputs)
     needed, kept = set(outputs), []

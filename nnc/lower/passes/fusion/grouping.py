@@ -50,11 +50,12 @@ class FusionGroup:
 class Grouping:
     """The groups of one graph.
 
-    A node is *free* if it costs nothing within a kernel, so that every kernel may have it: a view, or a command without operands.
+    A node is *free* if it costs nothing within a kernel, so that each kernel may have a copy: a view, or a command without
+    operands.
 
     Args:
-        early: number of nodes that stay in front of the others.
-        compact: whether nothing may be kept in memory for longer.
+        early: the number of nodes that stay in front of the others.
+        compact: whether fusion may keep nothing in memory for longer.
         machine: has the limits of kernels.
     """
 
@@ -122,7 +123,7 @@ class Grouping:
     # -- the members of a group ---------------------------------------------------------------------------------------
 
     def chain(self, symbol: Symbol) -> list[int]:
-        """The free nodes that make a symbol, in order."""
+        """Returns the free nodes that make a symbol, in order."""
         found: list[int] = []
         i = self.writer.get(symbol)
         while i is not None and self.is_free[i]:
@@ -132,7 +133,7 @@ class Grouping:
         return found[::-1]
 
     def written(self, group: FusionGroup) -> list[Symbol]:
-        """The symbols of a group that others read."""
+        """Returns the symbols of a group that others read."""
         return [symbol for j in group.outputs for symbol in self.nodes[j].outputs]
 
     def _place(self, i: int, node: Node) -> None:
@@ -149,7 +150,7 @@ class Grouping:
             self._single = i
 
     def _alone(self, i: int, node: Node, given: Sequence[int]) -> FusionGroup:
-        """A group of one node and of its free producers, as far as they fit."""
+        """Returns a group of one node and of its free producers, as far as they fit."""
         views = []
         reads = 0
         for symbol in node.inputs:
@@ -171,13 +172,13 @@ class Grouping:
         return group if group.is_plain or group.domain is not None else None
 
     def domain_of(self, group: FusionGroup) -> Domain:
-        """The domain of a group."""
+        """Returns the domain of a group."""
         if group.domain is None:
             group.domain = Domain.of_nodes([self.nodes[j] for j in sorted([*group.nodes, *group.taken])])
         return group.domain
 
     def _fitting(self, nodes: Sequence[int]) -> Domain | None:
-        """The domain of a node, and of free ones before it, if they can be a kernel."""
+        """Returns the domain of a node, and of free ones before it, if they can be a kernel."""
         domain = Domain()
         for j in nodes:
             if not domain.extend(self.nodes[j]):
@@ -212,12 +213,12 @@ class Grouping:
         return dict.fromkeys(made + self._groups(others))
 
     def _groups(self, nodes: Iterable[int]) -> list[FusionGroup]:
-        """The groups of these nodes, where they have one so far."""
+        """Returns the groups of these nodes, where they have one so far."""
         return [group for j in nodes if (group := self.group[j]) is not None]
 
     def _merged(self, other: FusionGroup, mine: FusionGroup) -> FusionGroup | None:
-        """Adds the second of two groups to the first, which then runs in the place of the second; None if that is not allowed or
-        of no use.
+        """Adds the second of two groups to the first, which then runs where the second did; None if that is not allowed or
+        useless.
         """
         i = mine.nodes[-1]
         count = other.count + mine.count
@@ -264,7 +265,7 @@ class Grouping:
         return all(self.nodes[group.nodes[0]].outputs[0].spec.size == 1 for group in (other, mine))
 
     def _tied(self, other: FusionGroup, mine: FusionGroup, chains: Sequence[Sequence[int]]) -> Domain | None:
-        """The domain of two groups, and of the free nodes between them; None where their axes do not fit."""
+        """Returns the domain of two groups, and of the free nodes between them; None where their axes do not fit."""
         more = [j for chain in chains for j in chain]
         is_alone = mine.domain is None and len(mine.nodes) == 1
         if is_alone:
@@ -326,7 +327,7 @@ class Grouping:
         )
 
     def _widest(self, i: int) -> Symbol:
-        """The largest operand or result of a node."""
+        """Returns the largest operand or result of a node."""
         found = self._largest.get(i)
         if found is None:
             node = self.nodes[i]
@@ -354,7 +355,7 @@ def _size(symbol: Symbol) -> int:
 
 
 def _end(group: FusionGroup) -> int:
-    """The place in the order at which a group runs."""
+    """Returns the place in the order at which a group runs."""
     return group.nodes[-1]
 
 

@@ -178,7 +178,7 @@ def _squared(node: Node, writers: dict[Symbol, Node]) -> Symbol | None:
 
 
 def _blocks(total: Node, limits: Fusion) -> _Blocks | None:
-    """The blocks of rows that no kernel goes through more than once; None where rows are short, or have no such blocks."""
+    """Returns the blocks of rows that no kernel goes through more than once; None where rows are short, or have no such blocks."""
     shape, axes = total.inputs[0].shape, sorted(total.params["axes"])
     last = max((axis for axis, n in enumerate(shape) if n > 1), default=0)
     most = limits.row_elements if last in axes else limits.column_elements

@@ -30,7 +30,7 @@ from nnc.lower.passes.fusion.forms import Forms, copied, of_one_shape
 def prefuse(graph: Graph, options: Options) -> Graph:
     """Makes one `unit` node of the elementwise nodes that wait for the same values and lead to results alone.
 
-    It stands where the last of them did, and owns them as a sub-graph, which units alike share. Known numbers, and results of
+    It stands where the last of them did, and owns them as a sub-graph, which equal units share. Known numbers, and results of
     commands without operands, are taken along, so that kernels have them as constants. Sub-graphs stay as they are, as do nodes
     that no single kernel takes.
 
@@ -46,9 +46,10 @@ def prefuse(graph: Graph, options: Options) -> Graph:
 
 
 def members(node: Node) -> tuple[list[Node], Mapping[Symbol, NDArray]]:
-    """The nodes that a unit stands for, which read and write its operands and results, and the constants that they read.
+    """Returns the nodes that a unit stands for, which read and write its operands and results, and the constants that they
+    read.
 
-    Symbols between them are new ones: units alike share a sub-graph.
+    Symbols between them are new ones: equal units share a sub-graph.
     """
     (graph,) = node.graphs
     outer = dict(zip((*graph.inputs, *graph.outputs), (*node.inputs, *node.outputs), strict=True))
@@ -61,7 +62,7 @@ def members(node: Node) -> tuple[list[Node], Mapping[Symbol, NDArray]]:
 
 @dataclass(slots=True, eq=False)
 class _UnitNodes:
-    """Nodes that may be a unit, and for which values they wait, if for any."""
+    """Nodes that may become a unit, and the values that they wait for, if any."""
 
     nodes: list[Node]
     waits: set[frozenset[Symbol]]
@@ -129,7 +130,7 @@ def _given(graph: Graph) -> tuple[set[Symbol], dict[Symbol, Symbol]]:
 
 
 def _tail(graph: Graph, machine: Target) -> list[Node]:
-    """The nodes that kernels run element by element and that only such nodes read, in order."""
+    """Returns the nodes that kernels run element by element and that only such nodes read, in order."""
     read: set[Symbol] = set()  # by other nodes
     tail: list[Node] = []
     for node in reversed(graph.nodes):
@@ -161,7 +162,7 @@ class _WithUnits:
         self.forms = Forms("unit")
 
     def result(self) -> Graph:
-        """The graph, without nodes that only units have read."""
+        """Returns the graph, without nodes that only units have read."""
         inside = {node for nodes in self.found.values() for node in nodes}
         nodes: list[Node] = []
         read = set(self.outputs)

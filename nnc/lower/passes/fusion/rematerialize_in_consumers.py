@@ -83,7 +83,7 @@ class _Spread:
         return list(accumulate([not self.can_fuse(node) for node in self.graph.nodes], initial=0))
 
     def result(self, candidates: Sequence[Node]) -> Graph:
-        """The new graph; the same where none of the candidates is such a value."""
+        """Returns the new graph; the same where none of the candidates is such a value."""
         chosen: dict[Symbol, Node] = {}
         for node in candidates:
             if chosen.keys().isdisjoint(node.inputs) and self._is_chosen(node):

@@ -85,7 +85,7 @@ class _Last:
     """Finds the nodes that can be last.
 
     Args:
-        there: symbols that stay in memory in any case.
+        there: the symbols that stay in memory in any case.
     """
 
     def __init__(self, graph: Graph, there: set[Symbol]) -> None:
@@ -107,7 +107,7 @@ class _Last:
             self.small.update(out for out in node.outputs if out.spec.size <= most)
 
     def nodes(self) -> set[Node]:
-        """All of them."""
+        """Returns all of them."""
         outputs = set(self.graph.outputs)
         read = {symbol.spec for node in self.graph.nodes for symbol in node.inputs}
         most = max([spec.size for spec in read], default=0) // _LESS

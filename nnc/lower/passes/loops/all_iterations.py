@@ -28,17 +28,17 @@ _ROWS = 64  # a product with so many rows, or a sum over so many, gains little i
 
 
 def known_length(loop: Loop) -> int:
-    """The number of iterations of a loop whose node tells it."""
+    """Returns the number of iterations of a loop whose node tells it."""
     assert loop.length is not None
     return loop.length
 
 
 class AllIterations:
-    """Copies of nodes of an iteration, for all iterations at once, on symbols of the graph around the loop.
+    """Copies of an iteration's nodes that compute all iterations at once, on symbols of the graph around the loop.
 
     Args:
-        loop: of known length.
-        tensors: for symbols of the iteration, the tensor of their values in all iterations.
+        loop: a loop of known length.
+        tensors: for symbols of the iteration, the tensors of their values in all iterations.
     """
 
     def __init__(self, loop: Loop, tensors: Mapping[Symbol, Symbol]) -> None:
@@ -66,8 +66,8 @@ class AllIterations:
         self._values.update(zip(node.outputs, zip(outputs, on, strict=True), strict=True))
 
     def rows(self, symbol: Symbol) -> Symbol:
-        """The tensor of a symbol's values in all iterations; the symbol is the output of a copied node or known from the
-        start.
+        """Returns the tensor of a symbol's values in all iterations; the symbol is the output of a copied node or known from
+        the start.
         """
         value, varies = self._value(symbol)
         with self.builder:
@@ -85,18 +85,18 @@ class AllIterations:
         return self._values[symbol]
 
     def nodes(self, constants: dict[Symbol, NDArray]) -> tuple[Node, ...]:
-        """The nodes so far; their constants are added to those given."""
+        """Returns the nodes so far; their constants are added to those given."""
         constants.update(self.builder.build().constants)
         return self.builder.nodes
 
 
 class KnownRows:
-    """The tensors that hold a symbol's values of all iterations: elements of sequences and rows are there already, rows can be
+    """The tensors that hold a symbol's values of all iterations: sequences and rows that exist already, and rows that can be
     added.
 
     Args:
-        loop: a `scan`.
-        leaving: its rows that are not to be read.
+        loop: the loop, a `scan`.
+        leaving: the loop's rows that must not be read.
     """
 
     def __init__(self, loop: Loop, leaving: Collection[Yield] = ()) -> None:
@@ -179,7 +179,7 @@ def is_short_sum(node: Node) -> bool:
 
 
 def _depth(product: Node) -> int:
-    """The number of products of numbers that each element of a product sums."""
+    """Returns the number of products of numbers that each element of a product sums."""
     depth: int = math.prod(product.inputs[0].shape[axis] for axis in product.params["contract"][0])
     return depth
 

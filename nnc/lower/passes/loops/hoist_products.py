@@ -56,7 +56,7 @@ class _Hoister(OncePerGraph):
         return graph.update(nodes=tuple(nodes), constants=constants)
 
     def _hoist(self, loop: Loop, constants: dict[Symbol, NDArray]) -> tuple[tuple[Node, ...], Node]:
-        """The nodes to run before the loop, and the loop that reads their results."""
+        """Returns the nodes to run before the loop, and the loop that reads their results."""
         (body,) = loop.graphs
         elements = {x.inner[0]: x.operand for x in loop.sequences}
         varying, known = set(elements), {*elements, *(x.inner[0] for x in loop.captured), *body.constants}
@@ -81,7 +81,7 @@ class _Hoister(OncePerGraph):
 
 
 def _read_without(body: Graph, products: set[Node]) -> list[Symbol]:
-    """The results of products that the iteration still needs, if it computes none of them, in order."""
+    """Returns the results of products that the iteration still needs, if it computes none of them, in order."""
     needed = set(body.outputs)
     for node in reversed(body.nodes):
         if node not in products and (not needed.isdisjoint(node.outputs) or has_effect(node)):
@@ -90,7 +90,7 @@ def _read_without(body: Graph, products: set[Node]) -> list[Symbol]:
 
 
 def _reading(loop: Loop, sequences: tuple[Read, ...], read: set[Symbol]) -> Loop:
-    """The loop that reads symbols of its iterations from sequences instead of computing them."""
+    """Returns the loop that reads symbols of its iterations from sequences instead of computing them."""
     (body,) = loop.graphs
     nodes = tuple(node for node in body.nodes if read.isdisjoint(node.outputs))
     return loop.update(sequences=sequences, graphs=(body.update(nodes=nodes),))

@@ -63,7 +63,7 @@ class _Mover(OncePerGraph):
 
 
 def _capture_unchanged(loop: Loop, renamed: dict[Symbol, Symbol]) -> Loop:
-    """The loop with the carried values that no iteration changes captured; their results are their initial values."""
+    """Returns the loop with the carried values that no iteration changes captured; their results are their initial values."""
     same = [x for x in loop.carries if x.following is x.inner]
     if not same:
         return loop
@@ -82,11 +82,11 @@ def _again(loop: Loop) -> Loop:
 def move_out(
     loop: Loop, constants: dict[Symbol, NDArray], may_leave: Callable[[Node, bool], bool] | None = None
 ) -> tuple[list[Node], Loop]:
-    """The nodes to run before the loop, with symbols of their own, and the loop that captures their results.
+    """Returns the nodes to run before the loop, with symbols of their own, and the loop that captures their results.
 
     Args:
-        constants: constants of the graph around the loop, which is given more.
-        may_leave: whether a node on invariant operands may go, given whether it surely runs in the first iteration; by
+        constants: the constants of the graph around the loop; new ones are added.
+        may_leave: whether a node on invariant operands may move, given whether it surely runs in the first iteration; by
             default the rule of the pass `licm`.
     """
     may_leave = may_leave or _may_leave

@@ -78,7 +78,7 @@ class _Uses:
         self.results = frozenset(graph.outputs)
 
     def readers(self, symbol: Symbol) -> dict[int, Loop] | None:
-        """The loops that read a tensor, by place, if nothing else reads it, and they do so only element by element."""
+        """Returns the loops that read a tensor, by place, if nothing else reads it, and they do so only element by element."""
         if symbol in self.results:
             return None
         loops: dict[int, Loop] = {}
@@ -95,7 +95,7 @@ class _Uses:
 
 
 def _read_whole(loop: Loop) -> list[Symbol]:
-    """The operands of a loop that are no sequences."""
+    """Returns the operands of a loop that are no sequences."""
     return [*loop.lead, *(x.operand for x in loop.carries), *(x.operand for x in loop.captured)]
 
 
@@ -111,13 +111,13 @@ class _RowPlan:
     producers: Mapping[Symbol, Node] = field(repr=False)
 
     def writer(self) -> Node:
-        """The loop with the rows that are kept."""
+        """Returns the loop with the rows that are kept."""
         results = {*self.dropped, *(row.result for row in self.kept)}
         rows = (*(row for row in self.loop.rows if row.result not in results), *self.kept)
         return self.loop.update(rows=rows).join()
 
     def reader(self, loop: Loop) -> Node:
-        """A loop that read rows, and now computes those anew that are not there."""
+        """Returns a loop that read rows, and now computes those anew that are not there."""
         (body,), (written,) = loop.graphs, self.loop.graphs
         same = {x.inner[0]: x.operand for x in self.loop.captured}
         values: dict[Symbol, Symbol] = dict(zip(self.loop.counter, loop.counter, strict=True))
@@ -125,7 +125,7 @@ class _RowPlan:
         captured, constants, nodes = list(loop.captured), dict(body.constants), list[Node]()
 
         def read(reads: list[Read], operand: Symbol, symbol: Symbol) -> Symbol:
-            """The input by which the iteration reads an operand."""
+            """Returns the input by which the iteration reads an operand."""
             for x in reads:
                 if x.operand is operand:
                     return x.inner[0]
@@ -181,7 +181,7 @@ def _reading(
 
 
 def _plan(uses: _Uses, loop: Loop) -> _RowPlan | None:
-    """The rows to keep of a loop; None where there is nothing to gain."""
+    """Returns the rows to keep of a loop; None where there is nothing to gain."""
     if loop.node.params.get("handles", ()):  # the tapes of a batch of loops
         return None
     found = {row.result: readers for row in loop.rows if (readers := uses.readers(row.result))}

@@ -50,7 +50,7 @@ class _ProductSinker(OncePerGraph):
         return graph.update(nodes=tuple(nodes), outputs=outputs, constants=constants)
 
     def _sink(self, loop: Loop, constants: dict[Symbol, NDArray], renamed: dict[Symbol, Symbol]) -> list[Node]:
-        """The loop without the products that leave it, and the nodes after it that yield them."""
+        """Returns the loop without the products that leave it, and the nodes after it that yield them."""
         rows, needed = _leaving(loop)
         known = KnownRows(loop, rows)
         region = _Region(known, needed, rows)
@@ -73,7 +73,7 @@ class _ProductSinker(OncePerGraph):
 
 
 def _leaving(loop: Loop) -> tuple[list[Yield], set[Symbol]]:
-    """The rows of products that no other row needs in the loop, and the symbols that the loop needs without them."""
+    """Returns the rows of products that no other row needs in the loop, and the symbols that the loop needs without them."""
     rows = list(loop.rows)
     while True:
         needed = _needed(loop, [row for row in loop.rows if row not in rows])
@@ -84,7 +84,7 @@ def _leaving(loop: Loop) -> tuple[list[Yield], set[Symbol]]:
 
 
 def _needed(loop: Loop, rows: list[Yield]) -> set[Symbol]:
-    """The symbols of an iteration that a later iteration, an effect or these rows depend on."""
+    """Returns the symbols of an iteration that a later iteration, an effect or these rows depend on."""
     needed = {*(x.following for x in loop.carries), *(row.inner[0] for row in rows)}
     for node in reversed(loop.graphs[0].nodes):
         if not needed.isdisjoint(node.outputs) or has_effect(node):

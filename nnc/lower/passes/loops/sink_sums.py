@@ -86,7 +86,7 @@ class _SumSinker(OncePerGraph):
     def _sink(
         self, loop: Loop, zeros: set[Symbol], constants: dict[Symbol, NDArray], renamed: dict[Symbol, Symbol]
     ) -> list[Node]:
-        """The loop without the sums that leave it, and the nodes after it that yield them."""
+        """Returns the loop without the sums that leave it, and the nodes after it that yield them."""
         known = KnownRows(loop)
         taken = self._choose(known)
         if not taken:
@@ -105,7 +105,9 @@ class _SumSinker(OncePerGraph):
         ]
 
     def _choose(self, known: KnownRows) -> list[_LoopSum]:
-        """The sums that leave the loop; the rows that they need are added, large sums first, so that small ones find them there."""
+        """Returns the sums that leave the loop; the rows that they need are added, large sums first, so that small ones find
+        them there.
+        """
         sums = [x for carry in known.loop.carries if (x := _find_sum(known, carry)) is not None]
         taken: list[_LoopSum] = []
         for x in sorted(sums, key=lambda x: -x.carry.inner.spec.nbytes):
@@ -144,7 +146,7 @@ def _find_sum(known: KnownRows, carry: Carry) -> _LoopSum | None:
 
 
 def _totals(known: KnownRows, carry: Carry) -> set[Symbol]:
-    """The carried value and its sums with others."""
+    """Returns the carried value and its sums with others."""
     totals = {carry.inner}
     for node in known.loop.graphs[0].nodes:
         if element_as(node.command, Sum) is not None and not totals.isdisjoint(node.inputs):
@@ -153,7 +155,7 @@ def _totals(known: KnownRows, carry: Carry) -> set[Symbol]:
 
 
 def _find_term(known: KnownRows, symbol: Symbol) -> _Summand | None:
-    """A summand that can be summed over time without being made in each iteration."""
+    """Returns a summand that can be summed over time without being made in each iteration."""
     if not known.missing([symbol]):
         return _Summand((symbol,), None, (), known.loop.node.source)
     views: list[Node] = []
@@ -184,7 +186,7 @@ def _total(iterations: AllIterations, known: KnownRows, x: _LoopSum, total: Symb
 
 
 def _over_time(iterations: AllIterations, known: KnownRows, term: _Summand) -> Symbol:
-    """The sum of a summand over all iterations."""
+    """Returns the sum of a summand over all iterations."""
     for symbol in term.rows:
         for node in known.chain(symbol):
             iterations.copy(node)

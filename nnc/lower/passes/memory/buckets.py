@@ -39,7 +39,7 @@ def buckets(graph: Graph, options: Options) -> Graph:
 
 @dataclass(frozen=True, slots=True)
 class _Cluster:
-    """Nodes that stay together, all that they read and write, and whether they have an effect whose order counts."""
+    """Nodes that stay together, the symbols that they read and write, and whether they have an effect whose order counts."""
 
     nodes: tuple[Node, ...]
     reads: frozenset[Symbol]
@@ -64,7 +64,7 @@ def _is_reduction(node: Node) -> bool:
 
 
 def _early(nodes: Sequence[Node]) -> list[Node]:
-    """The nodes with each reduction behind the node that makes its operand."""
+    """Returns the nodes with each reduction behind the node that makes its operand."""
     places: dict[Symbol, int] = {}
     keys: list[tuple[int, bool]] = []
     for i, node in enumerate(nodes):
@@ -101,7 +101,7 @@ def _bytes(group: Sequence[Node]) -> int:
 
 
 def _in_order(nodes: Sequence[Node], groups: Sequence[Sequence[Node]]) -> list[Node]:
-    """The nodes with each group as one reduction at the place of its last node, and readers of the others behind it."""
+    """Returns the nodes with each group as one reduction at the place of its last node, and readers of the others behind it."""
     last = {id(group[-1]): group for group in groups}
     earlier = {id(node) for group in groups for node in group[:-1]}
     made: list[Node] = []
@@ -121,7 +121,7 @@ def _in_order(nodes: Sequence[Node], groups: Sequence[Sequence[Node]]) -> list[N
 
 
 def _first_ready(deferred: Sequence[_Cluster], missing: set[Symbol]) -> _Cluster | None:
-    """The first item whose operands are all made, and whose effect is due."""
+    """Returns the first item whose operands are all made, and whose effect is due."""
     acts = False
     for item in deferred:
         if item.reads.isdisjoint(missing) and not (item.acts and acts):
@@ -137,7 +137,7 @@ def _item(node: Node) -> _Cluster:
 
 
 def _bucket(group: Sequence[Node]) -> _Cluster:
-    """The nodes of one reduction of the joined operands, which yield the results of all."""
+    """Returns the nodes of one reduction of the joined operands, which yield the results of all."""
     made: list[Node] = []
     source = group[-1].source
 

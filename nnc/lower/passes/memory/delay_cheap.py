@@ -25,7 +25,7 @@ def delay_cheap(graph: Graph, options: Options) -> Graph:
     views = find_views(graph)
     donated = {graph.inputs[i] for i in options.donated}
     given = {*graph.inputs, *graph.constants} - donated  # they are there all the time
-    places = list(range(len(graph.nodes)))  # in front of which node of the given order each stands
+    places = list(range(len(graph.nodes)))  # for each node, the node of the given order that it stands in front of
     first: dict[Symbol, int] = dict.fromkeys(graph.outputs, -1)  # where each symbol is read first, as far as is known
     uses: dict[Symbol, list[int]] = {}  # the nodes that read each memory
     for i, node in enumerate(graph.nodes):
@@ -33,7 +33,7 @@ def delay_cheap(graph: Graph, options: Options) -> Graph:
             uses.setdefault(base, []).append(i)
 
     def find_place(i: int, node: Node, latest: int) -> int:
-        """The last place at which a node writes as many bytes, at least, as have to live longer for it."""
+        """Returns the last place at which a node writes as many bytes, at least, as have to live longer for it."""
         ends = {  # where the live range of its operand ends without it
             base: max((places[j] for j in uses[base] if j != i), default=-1)
             for base in {views[symbol].base for symbol in node.inputs} - given

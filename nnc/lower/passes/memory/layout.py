@@ -67,7 +67,7 @@ def layout(graph: Graph, options: Options) -> Graph:
 
 
 def last_order(ndim: int) -> Axes:
-    """The permutation that puts axis 1 last."""
+    """Returns the permutation that puts axis 1 last."""
     return (0, *range(2, ndim), 1)
 
 
@@ -85,7 +85,7 @@ class _Way:
 
 
 def _way(node: Node) -> _Way | None:
-    """The way to run a node with the channels last; None where there is none."""
+    """Returns the way to run a node with the channels last; None where there is none."""
     if len(node.outputs) != 1 or not node.inputs or node.graphs:
         return None
     name, x, out = node.command.name, node.inputs[0].spec, node.outputs[0].spec
@@ -125,7 +125,7 @@ def _turned_params(params: Params, names: tuple[str, ...], order: Axes) -> Param
 
 
 def _reduction(node: Node, x: TensorSpec) -> _Way | None:
-    """A reduction whose remaining axes come out in one of the two orders."""
+    """Returns a reduction whose remaining axes come out in one of the two orders."""
     order = last_order(x.ndim)
     removed = {axis % x.ndim for axis in node.params["axes"]}
     left = [axis for axis in range(x.ndim) if axis not in removed]
@@ -173,7 +173,7 @@ def _turns(node: Node, order: Callable[[int], Axes]) -> bool:
 
 
 def _first_order(ndim: int) -> Axes:
-    """The permutation that undoes `last_order`."""
+    """Returns the permutation that undoes `last_order`."""
     return invert_permutation(last_order(ndim))
 
 
@@ -183,7 +183,7 @@ def _is_lazy(node: Node) -> bool:
 
 
 def _choose(graph: Graph, ways: Mapping[Node, _Way], turning_cost: int) -> dict[Node, _Way]:
-    """The nodes that run with their channels last, so that the least is moved, and how."""
+    """Returns the nodes that run with their channels last, so that the least is moved, and how."""
     number = {node: i for i, node in enumerate(ways)}
     cut = MinCut(len(number))
     writers = {node.outputs[0]: number[node] for node, way in ways.items() if way.output}
@@ -239,7 +239,7 @@ class _Turned:
         self.last: dict[Symbol, Symbol] = {}  # the symbol with its channels last
 
     def result(self) -> Graph:
-        """The new graph."""
+        """Returns the new graph."""
         for node in self.old.nodes:
             way = self.ways.get(node)
             if way is not None:
@@ -264,7 +264,7 @@ class _Turned:
         self._places(way.output)[old] = new
 
     def _get(self, symbol: Symbol, last: bool, reader: Node | None) -> Symbol:
-        """The symbol in the requested order."""
+        """Returns the symbol in the requested order."""
         last = last and symbol.spec.ndim > 2
         places = self._places(last)
         found = places.get(symbol)
@@ -274,11 +274,11 @@ class _Turned:
         return found
 
     def _places(self, last: bool) -> dict[Symbol, Symbol]:
-        """The symbols of the new graph that show symbols of the old one in an order."""
+        """Returns the symbols of the new graph that show symbols of the old one in an order."""
         return self.last if last else self.first
 
     def _convert(self, symbol: Symbol, last: bool, reader: Node | None) -> Symbol:
-        """A tensor's elements in the other order."""
+        """Returns a tensor's elements in the other order."""
         source = self._places(not last)[symbol]
         order = last_order(symbol.spec.ndim)
         if _is_free(symbol.spec):
@@ -289,7 +289,7 @@ class _Turned:
         return self._append("transpose", source, symbol.spec, {"permutation": invert_permutation(order)}, reader)
 
     def _show(self, node: Node, last: bool) -> Symbol:
-        """A view in the requested order."""
+        """Returns a view in the requested order."""
         out, x = node.outputs[0], node.inputs[0]
         if last and node.command.name == "transpose":
             return self._get(x, False, node)

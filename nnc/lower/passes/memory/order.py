@@ -55,7 +55,7 @@ class _Orderer:
         return _with_nodes(graph, self._ordered(description)).with_attrs(_description=description)
 
     def round(self, graph: Graph, carried: slice, before: int) -> Graph:
-        """Orders a sub-graph, some inputs of which are carried and the first nodes of which precede the test."""
+        """Orders a sub-graph; some of its inputs are carried, and its first nodes precede the test."""
         key = graph, graph.inputs[carried], before
         if key not in self.known:
             description = Description(graph, carried=key[1], before=before)
@@ -82,12 +82,12 @@ class Description:
     """A graph as operations on storages.
 
     Args:
-        donated: inputs that may be overwritten.
-        free: symbols whose memory is no part of the arena.
-        carried: inputs that end with their last reader.
-        before: number of nodes that must stay in front of the others.
-        known: the description of a graph that is called alike, and whose symbols, as far as they are in this one, lie
-            where they do here.
+        donated: the inputs that may be overwritten.
+        free: the symbols whose memory is not part of the arena.
+        carried: the inputs that die with their last reader.
+        before: the number of nodes that must stay in front of the others.
+        known: the description of an earlier form of the graph, called with the same inputs; the symbols that both graphs have
+            lie in the same places.
     """
 
     def __init__(
@@ -120,11 +120,11 @@ class Description:
                 number[symbol] = number[view.base]
 
     def operations(self, *, stay: bool = False) -> OperationGraph:
-        """The entries as operations; if they `stay` where they are, without the operations that each must follow."""
+        """Returns the entries as operations; if they `stay` where they are, without the operations that each must follow."""
         return self._operations([()] * len(self.entries) if stay else self._after())
 
     def live_bytes(self) -> list[int]:
-        """The bytes that are live while each entry runs, in the given order."""
+        """Returns the bytes that are live while each entry runs, in the given order."""
         return self.operations(stay=True).live
 
     def _operations(self, after: list[tuple[int, ...]]) -> OperationGraph:
@@ -136,7 +136,7 @@ class Description:
         return OperationGraph(self._nbytes, reads, writes, after, overwrites, kept)
 
     def _row(self, node: Node) -> _Row:
-        """The storages that a node reads and writes, and the pairs of them that may share memory; none for a view."""
+        """Returns the storages that a node reads and writes, and the pairs of them that may share memory; none for a view."""
         number, views, free, outputs = self.number, self.views, self.free, node.outputs
         writes = tuple([number[s] for s in outputs if views[s].base is s])
         row = _NOTHING
@@ -181,7 +181,7 @@ class Description:
 
 @lru_cache(maxsize=1 << 12)
 def padded_bytes(spec: TensorSpec) -> int:
-    """The bytes that a tensor takes of the arena."""
+    """Returns the bytes that a tensor takes of the arena."""
     return 0 if spec.dtype == TAPE else -(-spec.nbytes // ALIGNMENT) * ALIGNMENT
 
 

@@ -41,9 +41,9 @@ def pack(graph: Graph, options: Options) -> Graph:
 
 
 class _Packer(OncePerGraph):
-    """Packs weights, in inner loops first, so that a symbol that several capture is packed before all of them. `once` are symbols
-    of which one packed form serves many runs of its readers: lasting inputs, and captured symbols of loops. `machine` has
-    the kernels that are asked.
+    """Packs weights, in inner loops first, so that a symbol that several capture is packed before all of them. `once` are the
+    symbols whose packed form serves many runs of its readers: lasting inputs, and captured symbols of loops. `machine` has the
+    kernels that are asked.
     """
 
     def __init__(self, lasting: Iterable[Symbol], machine: Target) -> None:
@@ -70,7 +70,7 @@ class _WithPacks:
         )
 
     def result(self) -> Graph:
-        """The graph with its `pack` nodes; the graph itself where there is none."""
+        """Returns the graph with its `pack` nodes; the graph itself where there is none."""
         for node in self.graph.nodes:
             self._take(node)
         if all(a is b for a, b in zip(self.nodes, self.graph.nodes, strict=False)):
@@ -122,7 +122,7 @@ class _WithPacks:
         return node
 
     def _layouts(self, node: Node) -> Mapping[int, str]:
-        """The packed layouts of operands that the kernel of a node prefers."""
+        """Returns the packed layouts of operands that the kernel of a node prefers."""
         if node.command.name not in PACKABLE or "packed" in node.params:
             return {}
         specs = tuple(symbol.spec for symbol in node.inputs)

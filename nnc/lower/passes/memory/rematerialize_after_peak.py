@@ -60,7 +60,7 @@ class Peak:
     """The place in a graph where the most bytes are live, and the values that are live across it.
 
     Args:
-        origin: the peak of the graph of which this one was made; without it `order` may have described this graph.
+        origin: the peak of the graph from which this one was made; None: `order` may have described this graph already.
     """
 
     def __init__(self, graph: Graph, options: Options, origin: Peak | None = None) -> None:
@@ -98,8 +98,8 @@ class Peak:
         return self._rewritten(recipes) if recipes else None
 
     def derived(self) -> Graph | None:
-        """The graph in which kernels of elementwise commands after the peak recompute their operands, from the fewest bytes; None
-        where they read nothing else already.
+        """Returns the graph in which kernels of elementwise commands after the peak recompute their operands, from the fewest
+        bytes; None where they read nothing else already.
         """
         early = self._early()
         kept = {*self.graph.inputs, *self.graph.constants, *(self.views[s].base for s in self.graph.outputs)}
@@ -157,12 +157,12 @@ class Peak:
         return found
 
     def _early(self) -> list[Symbol]:
-        """The values with memory of their own that are written up to the peak."""
+        """Returns the values with memory of their own that are written up to the peak."""
         views = self.views
         return [s for node in self.graph.nodes[: self.place + 1] for s in node.outputs if views[s].base is s]
 
     def _late(self) -> list[tuple[Node, list[Symbol]]]:
-        """The nodes that run after the peak, each with the memory that it reads."""
+        """Returns the nodes that run after the peak, each with the memory that it reads."""
         views = self.views
         nodes = [node for node in self.graph.nodes[self.place + 1 :] if runs(node, views)]
         return [(node, [views[s].base for s in node.inputs]) for node in nodes]
@@ -189,7 +189,7 @@ class Peak:
         return [self.graph.nodes[place] for place in sorted(found)]
 
     def _rewritten(self, recipes: dict[Symbol, list[Node]]) -> Graph:
-        """The graph with the recipes carried out where the first node after the peak needs them."""
+        """Returns the graph with the recipes carried out where the first node after the peak needs them."""
         nodes = list(self.graph.nodes[: self.place + 1])
         remade = {symbol for symbol, view in self.views.items() if view.base in recipes}
         renamed: dict[Symbol, Symbol] = {}
@@ -221,6 +221,6 @@ class Peak:
 
 
 def _renamed(node: Node, renamed: dict[Symbol, Symbol]) -> Node:
-    """A copy of a node, whose inputs and outputs are renamed."""
+    """Returns a copy of a node, whose inputs and outputs are renamed."""
     inputs, outputs = (tuple(renamed.get(s, s) for s in symbols) for symbols in (node.inputs, node.outputs))
     return node.update(inputs=inputs, outputs=outputs)

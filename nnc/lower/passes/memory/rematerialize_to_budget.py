@@ -41,14 +41,10 @@ def frugal(graph: Graph, options: Options) -> Graph:
 
 
 class Rematerializer:
-    """A program that is too large for a budget, as graphs of which each is one form of it: as kernels, as single commands, or in
-    another order.
+    """Finds forms of a program that fit a budget: graphs of kernels, graphs of single commands, and other orders of them.
 
-    Values within kernels take no memory, so the live bytes of kernels are the plan's. Single commands can be
-    recomputed without the rest of their kernel, but the resulting kernels are only known afterwards.
-
-    Args:
-        plan: the plan of a graph.
+    Values within kernels take no memory, so the live bytes of kernels are those of the plan. Single commands can be recomputed
+    without the rest of their kernel, but the resulting kernels are known only afterwards.
     """
 
     def __init__(
@@ -58,12 +54,13 @@ class Rematerializer:
         self.verifies, self.plan = options.verify_passes, plan
 
     def fit(self, planned: Planned, budget: int) -> Planned:
-        """A plan of at most `budget` bytes, of those found the one that recomputes for the shortest time; or the smallest one.
+        """Returns a plan of at most `budget` bytes: of the plans found, the one that recomputes for the shortest time; or the
+        smallest plan.
 
         Orders are made on an estimate of the live bytes; real plans show the error of the estimate.
 
         Args:
-            planned: the plan of the graphs as they are.
+            planned: the plan of the graphs without rematerialization.
         """
         search = _Search(self._planned, budget)
         outside = planned.peak - planned.arena_bytes
@@ -79,7 +76,7 @@ class Rematerializer:
         return search.best or self._smallest(planned)
 
     def _smallest(self, planned: Planned) -> Planned:
-        """The smallest plan that is found; it does not depend on the budget, so a budget of its size can be kept to."""
+        """Returns the smallest plan that is found; it does not depend on the budget, so a budget of its size can be kept to."""
         best = planned
         for form in self.forms:
             least = squeeze(form.problem)
@@ -179,7 +176,7 @@ def _describe(graph: Graph, options: Options) -> Description:
 
 
 def _problem(description: Description, workspace: Workspace, costs: Costs) -> TimedOperations:
-    """A graph in numbers; entries that are no nodes, and views, take neither time nor memory."""
+    """Returns a graph in numbers; entries that are no nodes, and views, take neither time nor memory."""
     working = [node if node is not None and runs(node, description.views) else None for node in description.entries]
     return TimedOperations(
         description.operations(),

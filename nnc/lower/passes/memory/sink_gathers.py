@@ -53,7 +53,7 @@ def sink_gathers(graph: Graph, options: Options) -> Graph:
 
 
 class _Picks(OncePerGraph):
-    """Rewrites until nothing changes. `sums` are updates of which at most one of each place is not 0."""
+    """Rewrites until nothing changes. `sums` are updates with at most one number other than 0 for each place."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -75,7 +75,7 @@ class _Picks(OncePerGraph):
 
 
 def _checks(graph: Graph) -> set[Check]:
-    """The indices that commands with needed results check against sizes."""
+    """Returns the indices that commands with needed results check against sizes."""
     found: set[Check] = set()
     if not any(map(_is_checked, graph.nodes)):
         return found
@@ -179,10 +179,10 @@ class _Scattered:
 
 
 class _Picker(Remake):
-    """The new form of one graph.
+    """The rewritten form of one graph.
 
     Args:
-        keeps_checks: the use of scattered elements otherwise than by `scatter` stays.
+        keeps_checks: whether uses of scattered elements other than by `scatter` stay.
     """
 
     def __init__(self, passes: _Picks, graph: Graph, keeps_checks: bool) -> None:
@@ -215,7 +215,7 @@ class _Picker(Remake):
         return None if self.scattered.isdisjoint(node.inputs) else self._moved(node) or self._compared(node)
 
     def _moved(self, node: Node) -> Symbol | None:
-        """A node that reads updates of zeros in place of a scattered tensor; None where it cannot."""
+        """Returns a node that reads updates of zeros in place of a scattered tensor; None where it cannot."""
         name = node.command.name
         if name in ("add", "sub"):
             return self._sum(name, *node.inputs)
@@ -246,7 +246,7 @@ class _Picker(Remake):
     # -- reading -------------------------------------------------------------------------------------------------------
 
     def _may_choose(self, symbol: Symbol, place: _Places) -> bool:
-        """Whether elements can be computed by themselves, from few tensors, none of which would have to stay in memory for it."""
+        """Whether elements can be computed one by one from few tensors that need not stay in memory longer for this."""
         leaves: set[Symbol] = set()
         inner: dict[Symbol, None] = {}
         waiting = [symbol]
@@ -289,7 +289,7 @@ class _Picker(Remake):
         return node is not None and node.command.name == "broadcast_to" and _smaller(node, place) is not None
 
     def _chosen(self, symbol: Symbol, place: _Places) -> Symbol:
-        """The chosen elements of a tensor."""
+        """Returns the chosen elements of a tensor."""
         key = symbol, place
         if key not in self.known:
             self.known[key] = self._choose(symbol, place)
@@ -312,7 +312,8 @@ class _Picker(Remake):
         return self.make(node.command.name, *(self._chosen(x, place) for x in node.inputs), **node.params)
 
     def _pick(self, x: Symbol, index: Symbol, mode: str, source: SourceLine | None) -> Symbol | None:
-        """The log-probabilities that are read, where elements of the logits are better computed by themselves; else None.
+        """Returns the log-probabilities that are read, where elements of the logits are better computed by themselves; else
+        None.
 
         The largest logit m is subtracted from those, as in `pick_log_softmax`, and not added to the logarithm of the sum of
         exp(x - m) first.
@@ -335,7 +336,7 @@ class _Picker(Remake):
         return self.make("select", condition, self.number(value, x, x.shape), x)
 
     def _respread(self, node: Node, place: _Places) -> Symbol:
-        """The chosen elements of a tensor that is spread from a smaller one."""
+        """Returns the chosen elements of a tensor that is spread from a smaller one."""
         (x,), axes, smaller = node.inputs, _spread_axes(node), _smaller(node, place)
         if smaller is not None and smaller.axes:
             x, first = self._chosen(x, smaller), (*range(len(place.chosen)),)
@@ -348,7 +349,7 @@ class _Picker(Remake):
     # -- writing -------------------------------------------------------------------------------------------------------
 
     def _scattered(self, symbol: Symbol) -> _Scattered | None:
-        """A tensor to which something is added in few places; None for any other."""
+        """Returns a tensor to which something is added in few places; None for any other."""
         node = self.writers.get(symbol)
         if (
             node is None
@@ -361,7 +362,8 @@ class _Picker(Remake):
         return _Scattered(node.inputs[0], node.inputs[1], place) if place.mode in PICK_MODES else None
 
     def _in_zeros(self, symbol: Symbol) -> _Scattered | None:
-        """A tensor of zeros to which something is added in few places; None for any other, or where all of it is made anyway.
+        """Returns a tensor of zeros to which something is added in few places; None for any other, or where all of it is made
+        anyway.
 
         Updates of a tensor of other numbers stay: changed apart from them, the sum of both could lose all digits.
         """
@@ -386,7 +388,7 @@ class _Picker(Remake):
         return self._make_at(place, "scatter", x, updates, *place.indices, op="add", **place.params)
 
     def _make_at(self, place: _Places, name: str, *inputs: Symbol, **params: Any) -> Symbol:
-        """A command that checks indices against sizes; its error names the line where they were written."""
+        """Returns a command that checks indices against sizes; its error names the line where they were written."""
         present, self.source = self.source, place.source or self.source
         try:
             return self.make(name, *inputs, **params)
@@ -402,7 +404,8 @@ class _Picker(Remake):
         return float(value) if value is not None and value.ndim == 0 and not dtypes.is_complex(value.dtype) else None
 
     def _sums(self, x: _Scattered) -> Symbol | None:
-        """Updates of which at most one of each place is not 0; None where finding them is more work than it saves.
+        """Returns updates with at most one number other than 0 for each place; None where finding them is more work than it
+        saves.
 
         The updates of a place are added up in the row of its last one. A table of the places' last updates finds that.
         """
@@ -471,7 +474,7 @@ class _Picker(Remake):
         return self._scatter(x.base, updates, x.place)
 
     def _total(self, node: Node) -> Symbol | None:
-        """The sum over the axes that are indexed, and maybe others: each update is in it, wherever it went.
+        """Returns the sum over the axes that are indexed, and maybe others: each update is in it, wherever it went.
 
         Of few updates of one number c, too: there is more than that of c in the sum, so that c and an update cannot cancel it.
         """
@@ -502,7 +505,7 @@ class _Picker(Remake):
         return self._scatter(self.number(0, x.base, shape), total, place)
 
     def _compared(self, node: Node) -> Symbol | None:
-        """A sum or an elementwise command that adds the update of a row where the row's label is an element's class.
+        """Returns a sum or an elementwise command that adds the update of a row where the row's label is an element's class.
 
         So the scattered tensor is not made, in a longer dtype than its reader's for instance.
         """
@@ -535,14 +538,15 @@ class _Picker(Remake):
 
 
 def _spread_axes(node: Node) -> tuple[int, ...]:
-    """The axes of a broadcast tensor along which its operand lies."""
+    """Returns the axes of a broadcast tensor along which its operand lies."""
     (x,), (out,) = node.inputs, node.outputs
     axes: tuple[int, ...] | None = node.params.get("axes")
     return axes if axes is not None else tuple(range(out.spec.ndim - x.spec.ndim, out.spec.ndim))
 
 
 def _smaller(node: Node, place: _Places) -> _Places | None:
-    """The places of a broadcast tensor's operand for chosen elements; without axes if those are the same along all of these.
+    """Returns the places of a broadcast tensor's operand for chosen elements; without axes if those are the same along all of
+    these.
 
     None if the operand has some of these axes alone, or is not much smaller.
     """
@@ -557,7 +561,7 @@ def _smaller(node: Node, place: _Places) -> _Places | None:
 
 
 def _is_over_rows(node: Node, place: _Places) -> bool:
-    """Whether a node is a softmax, or its logarithm, of rows of which elements are chosen."""
+    """Whether a node is a softmax, or its logarithm, along rows from which elements are chosen."""
     return node.command.name in _SOFTMAX and place.is_last and tuple(node.params["axes"]) == place.axes
 
 

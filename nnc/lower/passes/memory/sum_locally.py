@@ -35,8 +35,8 @@ class _SumsLocally(OncePerGraph):
 
 
 class _Sums(Remake):
-    """`totals` are the sums over processes that values go through, or have yet to; `awaited` those values whose readers go through
-    the sum in their place.
+    """`totals` has the node that sums over processes for each value that is such a sum, or that can be summed instead of its
+    operands; `awaited` are these operands.
     """
 
     def __init__(self, passes: OncePerGraph, graph: Graph) -> None:
@@ -52,7 +52,7 @@ class _Sums(Remake):
                 self.awaited.update(() if total is node else node.inputs)
 
     def _total(self, node: Node, readers: Counter[Symbol]) -> Node | None:
-        """The sum over processes that a node can go through in place of its operands."""
+        """Returns the sum over processes that a node can go through in place of its operands."""
         found = [self.totals.get(symbol) for symbol in node.inputs]
         first = found[0] if found else None
         if first is None or not (is_sum(node.command) or node.command is add):

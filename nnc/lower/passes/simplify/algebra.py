@@ -30,12 +30,12 @@ def number(x: Value, value: Any) -> Value:
 
 
 def spec(shape: tuple[int, ...], dtype: str) -> TensorSpec:
-    """The spec of a sample's variable."""
+    """Returns the spec of a sample's variable."""
     return TensorSpec(shape, dtypes.as_dtype(dtype))
 
 
 def _specs(*names: str) -> list[TensorSpec]:
-    """A matrix and a 0-d tensor of each dtype."""
+    """Returns a matrix and a 0-d tensor of each dtype."""
     return [spec(shape, name) for name in names for shape in ((2, 3), ())]
 
 

@@ -66,11 +66,11 @@ class _Shifted:
         self.safe = ew.select(self.nothing, number(self.total, 1), self.total)
 
     def finite(self, top: Value) -> Value:
-        """The largest element, or 0 where that is infinite."""
+        """Returns the largest element, or 0 where that is infinite."""
         return ew.select(ew.equal(ew.abs_(top), number(top, math.inf)), number(top, 0), top)
 
     def back(self, x: Value) -> Value:
-        """A gradient of the sum, spread over the elements that were summed; 0 where the sum was replaced."""
+        """Returns a gradient of the sum, spread over the elements that were summed; 0 where the sum was replaced."""
         zero_or = ew.select(self.nothing, number(x, 0), x)
         return rd.expand(reshape(zero_or, shape=_removed(self.x, self.axes)), self.x.spec, self.axes)
 
@@ -121,7 +121,7 @@ def _is_of_one_element(x: TensorSpec, axes: Axes) -> bool:
     when=lambda x, axes: dtypes.is_inexact(x.dtype) and _is_of_one_element(x, axes),
 )
 def sum_of_one_number(x: Value, *, axes: Axes) -> Any:
-    """The sum of a single -0.0 is 0.0."""
+    """Returns the sum of a single -0.0 is 0.0."""
     out = rd.reduce_sum(x, axes=axes)
     return out, ew.add(reshape(x, shape=out.shape), number(out, 0))
 
@@ -137,7 +137,7 @@ def sum_of_one_integer(x: Value, *, axes: Axes) -> Any:
 
 @rewrite_rule(exact=False, samples=[sample(MATRIX, axes=(1,)), sample(CUBE, axes=(0, 2))])
 def sum_of_negation(x: Value, *, axes: Axes) -> Any:
-    """The subtraction then has the sum's size. A sum of 0.0 stays 0.0, which a negation would not leave."""
+    """Returns the subtraction then has the sum's size. A sum of 0.0 stays 0.0, which a negation would not leave."""
     total = rd.reduce_sum(x, axes=axes)
     return rd.reduce_sum(ew.neg(x), axes=axes), ew.sub(number(total, 0), total)
 
@@ -151,7 +151,7 @@ def sum_of_negation(x: Value, *, axes: Axes) -> Any:
     when=lambda x, shape, axes, summed: x.dtype in (dtypes.float32, dtypes.float64) and not set(axes) & set(summed),
 )
 def sum_of_equal_elements(x: Value, *, shape: tuple[int, ...], axes: Axes, summed: Axes) -> Any:
-    """A product with their number; 0 is added, since a sum of -0.0 is 0.0."""
+    """Returns a product with their number; 0 is added, since a sum of -0.0 is 0.0."""
     out = rd.reduce_sum(broadcast_to(x, shape=shape, axes=axes), axes=summed)
     kept = tuple(axis - sum(i < axis for i in summed) for axis in axes)
     spread = broadcast_to(x, shape=out.shape, axes=kept) if out.shape else x
@@ -165,7 +165,7 @@ def sum_of_equal_elements(x: Value, *, shape: tuple[int, ...], axes: Axes, summe
     when=lambda x, y, **_: not y.ndim,
 )
 def product_with_number(x: Value, y: Value, *, contract: Any, batch: Any) -> Any:
-    """A sum of one product of -0.0 is 0.0."""
+    """Returns a sum of one product of -0.0 is 0.0."""
     return dot(x, y, contract=contract, batch=batch), ew.mul(
         x, broadcast_to(y, shape=x.shape, axes=()) if x.shape else y
     )
@@ -177,7 +177,7 @@ def product_with_number(x: Value, y: Value, *, contract: Any, batch: Any) -> Any
     when=lambda x, y, **_: not x.ndim,
 )
 def product_of_number(x: Value, y: Value, *, contract: Any, batch: Any) -> Any:
-    """A sum of one product of -0.0 is 0.0."""
+    """Returns a sum of one product of -0.0 is 0.0."""
     return dot(x, y, contract=contract, batch=batch), ew.mul(
         broadcast_to(x, shape=y.shape, axes=()) if y.shape else x, y
     )

@@ -71,7 +71,9 @@ class _Merger(OncePerGraph):
         return graph.update(nodes=tuple(nodes), constants=constants, outputs=outputs)
 
     def merge_within(self, node: Node, renamed: dict[Symbol, Symbol]) -> tuple[Node, dict[Symbol, Symbol]]:
-        """The node on merged symbols, its sub-graphs merged; and for the results that it yielded twice, the ones that stay."""
+        """Returns the node on merged symbols, its sub-graphs merged; and for the results that it yielded twice, the ones that
+        stay.
+        """
         inputs = tuple(renamed.get(symbol, symbol) for symbol in node.inputs)
         if inputs != node.inputs:
             node = node.update(inputs=inputs)
@@ -81,7 +83,7 @@ class _Merger(OncePerGraph):
         return self._without_twin_results(loop) if loop is not None else (node, {})
 
     def _without_twins(self, loop: Loop) -> Node:
-        """The node without operands that it reads twice: captured values and sequences."""
+        """Returns the node without operands that it reads twice: captured values and sequences."""
         twins: list[dict[Symbol, Symbol]] = [{} for _ in loop.graphs]
         groups: dict[str, tuple[Read, ...]] = {}
         for name, reads in (("sequences", loop.sequences), ("captured", loop.captured)):

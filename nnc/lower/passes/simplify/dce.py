@@ -83,7 +83,7 @@ class _Sweeper(OncePerGraph):
         return graph.update(nodes=nodes, constants=constants)
 
     def _narrow(self, node: Node, needed: set[Symbol]) -> Node:
-        """A node of several results, or of sub-graphs, without the results that are not needed, its sub-graphs swept."""
+        """Returns a node of several results, or of sub-graphs, without the results that are not needed, its sub-graphs swept."""
         if node.graphs:
             loop = take_apart(node)
             return self._narrow_loop(loop, needed) if loop is not None else self.renew(node, {})
@@ -129,7 +129,7 @@ class _Sweeper(OncePerGraph):
         return live
 
     def _operands(self, node: Node, result: Symbol) -> tuple[Symbol, ...]:
-        """The operands that one result of a node depends on."""
+        """Returns the operands that one result of a node depends on."""
         loop = take_apart(node) if len(node.outputs) > 1 else None
         if loop is None:
             return node.inputs
@@ -144,7 +144,7 @@ class _Sweeper(OncePerGraph):
         return self.operands[node, result]
 
     def _without_unread(self, node: Node) -> Node:
-        """The node without the sequences and captured values that no iteration reads."""
+        """Returns the node without the sequences and captured values that no iteration reads."""
         loop = take_apart(node)
         if loop is None:
             return node

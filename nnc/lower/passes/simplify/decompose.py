@@ -1,4 +1,4 @@
-"""Commands of which a device has no kernel of its own, computed by others."""
+"""Computes commands for which a device has no kernel of its own by other commands."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class _Decompose(OncePerGraph):
 
 
 def _part(node: Node) -> Graph | None:
-    """The commands in the place of a node, which read its own inputs; None where the node stays."""
+    """Returns the commands that replace a node and read its inputs; None where the node stays."""
     if any(0 in symbol.shape for symbol in (*node.inputs, *node.outputs)):
         return None
     builder = GraphBuilder()

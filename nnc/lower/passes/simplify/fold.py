@@ -65,7 +65,7 @@ class _Fold:
         self.changed = False
 
     def result(self) -> Graph:
-        """The folded graph; the same object where nothing changed."""
+        """Returns the folded graph; the same object where nothing changed."""
         for node in self.source.nodes:
             self.add(node)
         if not self.changed:
@@ -87,7 +87,7 @@ class _Fold:
     # -- values ------------------------------------------------------------------------------------------------------
 
     def number(self, symbol: Symbol) -> NDArray | None:
-        """The one number that a tensor holds, 0-d; None where it is not known."""
+        """Returns the one number that a tensor holds, 0-d; None where it is not known."""
         if symbol in self.numbers:
             return self.numbers[symbol]
         value = self.constants.get(symbol)
@@ -115,7 +115,7 @@ class _Fold:
         return True
 
     def number_of(self, node: Node) -> NDArray | None:
-        """The number that the result holds everywhere, where all operands do, too."""
+        """Returns the number that the result holds everywhere, where all operands do, too."""
         number = element_as(node.command, Number)
         if number is not None:
             (out,) = node.outputs
@@ -150,7 +150,7 @@ class _Fold:
         self.changed = True
 
     def value_of(self, node: Node, out: Symbol) -> NDArray | None:
-        """The value of a node on known values, some of them constants; None where it is large, or the command raises."""
+        """Returns the value of a node on known values, some of them constants; None where it is large, or the command raises."""
         constants = [self.constants[symbol] for symbol in node.inputs if symbol in self.constants]
         size = sum(value.nbytes for value in constants)
         if (node.inputs and not constants) or any(value.dtype == TAPE for value in constants):
@@ -160,7 +160,7 @@ class _Fold:
         return _evaluate(node, [self.whole(symbol) for symbol in node.inputs])
 
     def whole(self, symbol: Symbol) -> NDArray:
-        """A value that is known."""
+        """Returns a value that is known."""
         found = self.constants.get(symbol)
         return np.broadcast_to(self.numbers[symbol], symbol.shape) if found is None else found
 
@@ -188,7 +188,7 @@ class _Fold:
         self.nodes.append(node)
 
     def hand_in(self, loop: Loop) -> Loop:
-        """The loop with the constants among its captured values made constants of its sub-graphs."""
+        """Returns the loop with the constants among its captured values made constants of its sub-graphs."""
         known = [read for read in loop.captured if self.is_small(read.operand)]
         if not known:
             return loop
@@ -288,7 +288,7 @@ class _Fold:
 
 
 def _evaluate(node: Node, values: Sequence[NDArray | None]) -> NDArray | None:
-    """The reference on these values; None where it raises, as it will when the program runs."""
+    """Returns the reference on these values; None where it raises, as it will when the program runs."""
     try:
         with np.errstate(all="ignore"):
             result = reference[node.command](*values, **node.params)

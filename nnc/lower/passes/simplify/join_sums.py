@@ -46,7 +46,7 @@ class _Joiner(OncePerGraph):
 
 
 def _join(node: Node, joins: dict[Symbol, Node], readers: Counter[Symbol]) -> Node | None:
-    """The sum as one assembled tensor; None where it is none."""
+    """Returns the sum as one assembled tensor; None where it is none."""
     left, right = (joins.get(symbol) for symbol in node.inputs)
     if left is None or right is None or any(readers[symbol] > 1 for symbol in node.inputs):
         return None

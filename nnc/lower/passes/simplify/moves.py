@@ -114,7 +114,7 @@ def broadcast_axes_twice(x: Value, *, first: Axes, second: Axes, inner: Axes, ou
 
 
 def _inserted(x: TensorSpec, middle: Axes) -> Axes | None:
-    """The places of the axes of x in `middle`, if that differs by axes of size 1 only; None where one of size 1 leaves."""
+    """Returns the places of the axes of x in `middle`, if that differs by axes of size 1 only; None where one of size 1 leaves."""
     axes, at = [], 0
     for n in x.shape:
         while at < len(middle) and middle[at] != n and middle[at] == 1:

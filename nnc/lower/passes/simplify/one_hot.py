@@ -18,7 +18,7 @@ from nnc.graph.registry import scalar
 from nnc.graph.remake import OncePerGraph, Remake
 from nnc.lower.passes.simplify.algebra import is_lossless
 
-_LEAST = 16  # classes, of which fewer are multiplied with faster than rows are added up one by one
+_LEAST = 16  # with fewer classes, a product is faster than adding up rows one by one
 
 
 def one_hot(graph: Graph, options: Options) -> Graph:
@@ -27,7 +27,8 @@ def one_hot(graph: Graph, options: Options) -> Graph:
     A label that is no class has a row of zeros, as before. The values are the same up to the order of sums and the sign of zero;
     rows that no label names take no part, so that an infinite element of one does not make NaN of all others.
 
-    Ensures: no `dot` has a one-hot operand of which it contracts the classes alone, or all but the classes; none contracts all
+    Ensures: no `dot` has a one-hot operand that it contracts over the classes alone, or over all but the classes; none
+    contracts all
         axes of 32 or 64 bit floats that elementwise commands make.
 
     Example:
@@ -68,7 +69,7 @@ class _OneHotProducts(Remake):
     # -- one-hot tensors -----------------------------------------------------------------------------------------------
 
     def _one_hot(self, symbol: Symbol) -> _Labels | None:
-        """The labels of a tensor that is 1 at one place of each row, or at none."""
+        """Returns the labels of a tensor that is 1 at one place of each row, or at none."""
         node = self.writers.get(symbol)
         if node is not None and node.command.name == "convert" and dtypes.is_bool(node.inputs[0].dtype):
             node = self.writers.get(node.inputs[0])
@@ -84,7 +85,7 @@ class _OneHotProducts(Remake):
         return None
 
     def _short_count(self, symbol: Symbol, places: tuple[int | None, ...]) -> tuple[Symbol, tuple[int | None, ...]]:
-        """A count that lies along one of several axes, without the others."""
+        """Returns a count that lies along one of several axes, without the others."""
         node = self.writers.get(symbol)
         if node is None or node.command.name != "iota":
             return symbol, places
@@ -92,7 +93,7 @@ class _OneHotProducts(Remake):
         return self.make("iota", shape=symbol.shape[at : at + 1], dtype=symbol.dtype, axis=0), (places[at],)
 
     def _counted(self, symbol: Symbol) -> int | None:
-        """The axis along which a tensor holds 0, 1, 2, …, and the same elsewhere."""
+        """Returns the axis along which a tensor holds 0, 1, 2, …, and the same elsewhere."""
         base, places = self._base(symbol)
         node, value = self.writers.get(base), self.constants.get(base)
         if node is not None and node.command.name == "iota":
@@ -156,7 +157,7 @@ class _OneHotProducts(Remake):
         return self._added_up(tensor, hot, other, tuple(axis for _, axis in pairs), turns=side == 1)
 
     def _looked_up(self, tensor: Symbol, hot: _Labels, table: Symbol, axis: int, turns: bool) -> Symbol:
-        """The rows of a table that labels name. `turns`: the axes of the labels are last."""
+        """Returns the rows of a table that labels name. `turns`: the axes of the labels are last."""
         labels = self._spread(hot, tensor.shape)
         out = self.make("gather", table, labels, axes=(axis,), batch=0, mode="drop")
         first, n = labels.spec.ndim, out.spec.ndim
@@ -174,7 +175,7 @@ class _OneHotProducts(Remake):
         return self.transpose(out, (*range(1, out.spec.ndim), 0)) if turns else out
 
     def _inner_product(self, node: Node) -> Symbol | None:
-        """A sum of products of elements, where one of the tensors need not be in memory for anything else."""
+        """Returns a sum of products of elements, where one of the tensors need not be in memory for anything else."""
         (x, y), contract, batch = node.inputs, node.params["contract"], node.params.get("batch", ((), ()))
         is_inner = len(contract[0]) + len(batch[0]) == x.spec.ndim == y.spec.ndim > 0 and list(batch[0]) == sorted(
             batch[0]

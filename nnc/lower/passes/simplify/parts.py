@@ -68,7 +68,7 @@ class _Cutter(OncePerGraph):
 
 
 def _slice(node: Node, known: _KnownJoins) -> Found:
-    """A slice of a join that lies within one part is a slice of that part."""
+    """Returns a slice of a join that lies within one part is a slice of that part."""
     join = known.writers.get(node.inputs[0])
     if join is None or join.command not in joined or not node.outputs[0].spec.size:
         return None
@@ -206,7 +206,7 @@ def _is_zero(symbol: Symbol, known: _KnownJoins) -> bool:
 
 
 def _dynamic_slice(node: Node, known: _KnownJoins) -> Found:
-    """A slice whose place is known is an ordinary one, which needs no memory."""
+    """Returns a slice whose place is known is an ordinary one, which needs no memory."""
     x, sizes = node.inputs[0], node.params["sizes"]
     start = _places(node.inputs[1:], x.shape, sizes, node.params["mode"], known.constants)
     if start is None:
@@ -229,7 +229,7 @@ def _dynamic_update_slice(node: Node, known: _KnownJoins) -> Found:
 def _places(
     starts: Sequence[Symbol], shape: Sequence[int], sizes: Sequence[int], mode: str, constants: Mapping[Symbol, NDArray]
 ) -> tuple[int, ...] | None:
-    """The place of a box; None where that is not known, or out of range (so that the command raises when it runs)."""
+    """Returns the place of a box; None where that is not known, or out of range (so that the command raises when it runs)."""
     if any(symbol not in constants for symbol in starts):
         return None
     places = [int(constants[symbol]) for symbol in starts]

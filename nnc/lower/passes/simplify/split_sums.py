@@ -26,7 +26,8 @@ def split_sums(graph: Graph, options: Options) -> Graph:
     of ct and x do not wait for f and g, all sums of a norm's gradient are found in one pass over memory. The values differ by
     rounding, also since the sum of centred values is 0.
 
-    Ensures: no `reduce_sum` over many elements reads a sum of products with broadcast factors of which one depends on another sum.
+    Ensures: no `reduce_sum` over many elements reads a sum of products with broadcast factors, one of them dependent on another
+    sum.
 
     Example:
         y = ct · broadcast(f) + x · broadcast(g); s = reduce_sum(y)  →  s = reduce_sum(ct) · f + reduce_sum(x) · g
@@ -60,7 +61,7 @@ class _Split:
         self.unscaled: dict[Symbol, Symbol] = {}  # tensors times a number, and the tensors
 
     def result(self) -> Graph:
-        """The graph itself where nothing changes."""
+        """Returns the graph itself where nothing changes."""
         changed = False
         for old in self.graph.nodes:
             node = self.splitter.renew(old, {})
@@ -72,7 +73,7 @@ class _Split:
         return self.graph.update(nodes=tuple(self.nodes)) if changed else self.graph
 
     def _parts(self, node: Node) -> list[Node] | None:
-        """The nodes that stand for a sum; None where it stays."""
+        """Returns the nodes that stand for a sum; None where it stays."""
         (whole,), (out,) = node.inputs, node.outputs
         if not self._is_read_again(whole) or not dtypes.is_float(out.dtype) or whole.spec.size < _LEAST * out.spec.size:
             return None
@@ -133,13 +134,13 @@ class _Split:
         return [_ProductTerm(symbol, tuple(factors))]
 
     def _times(self, term: _ProductTerm, product: Node) -> _ProductTerm:
-        """A term times the number of a product. The number comes first, as it may keep the sum in range."""
+        """Returns a term times the number of a product. The number comes first, as it may keep the sum in range."""
         base = self._make(product.command, (term.base, product.inputs[1]), term.base.spec)
         self.unscaled[base] = term.base
         return term._replace(base=base)
 
     def _row(self, symbol: Symbol, axes: tuple[int, ...], out: Symbol) -> Symbol | None:
-        """A tensor that is the same along the axes, without them; None where it is not known to be."""
+        """Returns a tensor that is the same along the axes, without them; None where it is not known to be."""
         node = self.writer.get(symbol)
         if node is None:
             return None

@@ -60,7 +60,7 @@ def _is_open(channels: int, params: Params) -> bool:
 
 
 def _lanes(target: Command, x: TensorSpec, w: TensorSpec, params: Params) -> int:
-    """The number of channels that a vector of the kernel holds; 0 where it holds something else."""
+    """Returns the number of channels that a vector of the kernel holds; 0 where it holds something else."""
     kernel = find_kernel(target, (x, w), params)
     return kernel.lanes((x, w), params) if kernel is not None else 0
 
@@ -71,7 +71,7 @@ def _cost(lanes: int, w: Shape, places: int, copied: int = 0) -> int:
 
 
 def _plain(rank: int, padding: Padding, stride: Shape = ()) -> Params:
-    """The parameters of a convolution, without stride if none is given."""
+    """Returns the parameters of a convolution, without stride if none is given."""
     ones = (1,) * rank
     return {"stride": stride or ones, "padding": padding, "dilation": ones, "groups": 1}
 
@@ -92,7 +92,7 @@ class _BlockedAxis(NamedTuple):
 
     @classmethod
     def of(cls, size: int, kernel: int, stride: int, low: int, windows: int, shift: int) -> _BlockedAxis:
-        """The axis of the transpose of a convolution with so many windows, and padding `low` in front.
+        """Returns the axis of the transpose of a convolution with so many windows, and padding `low` in front.
 
         Result x = stride · b + p - shift reads window v by element x + low - stride · v = stride · m + p + low - shift of the
         kernel, where m = b - v; over all places p of a block, m goes from -first to last.
@@ -120,7 +120,7 @@ def _axes(
 
 
 def _small_shape(w: Shape, axes: tuple[_BlockedAxis, ...]) -> Shape:
-    """The shape of the weight of the convolution to blocks."""
+    """Returns the shape of the weight of the convolution to blocks."""
     return (w[1] * math.prod(axis.stride for axis in axes), w[0], *(axis.taps for axis in axes))
 
 
@@ -165,7 +165,7 @@ def blocks_as_channels(
 
 
 def _by_blocks(ct: Value, w: Value, axes: tuple[_BlockedAxis, ...]) -> Value:
-    """The convolution to blocks, with its results put in their places."""
+    """Returns the convolution to blocks, with its results put in their places."""
     rank, (features, channels) = len(axes), w.shape[:2]
     taps, stride, blocks = zip(*[(axis.taps, axis.stride, axis.blocks) for axis in axes], strict=True)
     parted = reshape(
@@ -184,7 +184,7 @@ def _by_blocks(ct: Value, w: Value, axes: tuple[_BlockedAxis, ...]) -> Value:
 
 
 def _zeros_around(w: Value, zeros: Iterable[tuple[int, int]]) -> Value:
-    """A weight with so many zeros before and behind its spatial axes."""
+    """Returns a weight with so many zeros before and behind its spatial axes."""
     low, high = zip((0, 0), (0, 0), *zeros, strict=True)
     return pad(w, np.zeros((), w.dtype), low=low, high=high, interior=(0,) * len(low))
 

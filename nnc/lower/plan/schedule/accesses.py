@@ -1,7 +1,7 @@
 """Finds the bytes that each top-level step of a planned program reads and writes, with all that runs inside it.
 
-Two steps of which one writes bytes that the other touches must keep their recorded order; all dependencies of a program on planned
-memory are of this kind. Effects and tapes, which have no address, get a place of their own: tapes grow.
+If one of two steps writes bytes that the other touches, they must keep their recorded order; all dependencies of a program on
+planned memory are of this kind. Effects and tapes, which have no address, get a place of their own: tapes grow.
 """
 
 from __future__ import annotations

@@ -37,8 +37,8 @@ def estimate_seconds(flops: int, nbytes: int, costs: Costs, sends: bool = False)
 
 
 def most_streams(options: Options) -> int:
-    """The most streams that a program may have. "auto" takes the processors that kernels leave idle, on other devices the number in
-    their costs, and one where memory is limited.
+    """Returns the most streams that a program may have. "auto" takes the processors that kernels leave idle, on other devices
+    the number in their costs, and one where memory is limited.
     """
     if options.streams != "auto":
         return int(options.streams)
@@ -60,15 +60,15 @@ def is_affordable(options: Options, given: int, wanted: int) -> bool:
 def choose_streams(
     find_before: Callable[[], Before], seconds: Sequence[float], pinned: Pinned, options: Options
 ) -> Schedule:
-    """The schedule that `options.streams` asks for.
+    """Returns the schedule that `options.streams` asks for.
 
     1 is the recorded order, n are n streams at most. "auto" is 1 unless independent chains save time. On a CPU their steps must
     take a millisecond or more, and save a fifth of the time and a millisecond at least; on other devices steps must be small enough
     to leave room for others.
 
     Args:
-        find_before: finds the steps that each must follow.
-        seconds: how long each takes.
+        find_before: returns the steps that each step must follow.
+        seconds: how long each step takes.
         pinned: the streams in which steps must run.
     """
     one, count, costs = _recorded(seconds), most_streams(options), machine_of(options).schedule
@@ -86,14 +86,14 @@ def choose_streams(
 
 
 def assign(before: Before, seconds: Sequence[float], pinned: Pinned, streams: int, signal_seconds: float) -> Schedule:
-    """The list schedule of steps on so many streams at most.
+    """Returns a list schedule of steps on at most so many streams.
 
     Args:
-        before: the steps that each must follow.
-        seconds: how long each takes.
-        pinned: the streams in which steps must run, 0 or MESSAGES; None: any but the stream of messages.
-        streams: how many there may be.
-        signal_seconds: how long a stream waits for another one's signal.
+        before: the steps that each step must follow.
+        seconds: how long each step takes.
+        pinned: the stream in which each step must run, 0 or MESSAGES; None: any but the stream of messages.
+        streams: the largest number of streams.
+        signal_seconds: how long it takes until a stream gets another one's signal.
     """
     left = _longest_paths(before, seconds)
     planned = [(0.0, 0.0)] * len(before)
@@ -181,10 +181,10 @@ def _visit(
 
 
 def find_signals(before: Before, streams: Sequence[Sequence[int]], order: Sequence[int]) -> tuple[Signal, ...]:
-    """The fewest signals for these streams: none between steps that are in order already.
+    """Returns the fewest signals for these streams: none between steps that are ordered already.
 
     Args:
-        order: all steps, each after the steps that it must follow and the steps that precede it in its stream.
+        order: all steps, each after those that it must follow and those before it in its stream.
     """
     place = {step: (k, n) for k, steps in enumerate(streams) for n, step in enumerate(steps, 1)}
     clocks: dict[int, list[int]] = {}  # how many steps of each stream are done when a step is

@@ -48,7 +48,7 @@ class _UsedBytes:
 
 
 def find_dependencies(accesses: Sequence[Sequence[Access]]) -> list[tuple[int, ...]]:
-    """Returns for each step the earlier ones that it must follow, less the steps that another of them waits for itself.
+    """Returns, for each step, the earlier ones that it must follow, without those that one of the others already follows.
 
     Args:
         accesses: the bytes that each step touches, in the recorded order.

@@ -27,7 +27,7 @@ find_dependencies = later(f"{__package__}.dependencies", "find_dependencies")
 
 
 def make_schedule(planned: Planned, options: Options) -> Schedule:
-    """The schedule that `options.streams` asks for; steps that touch the same bytes keep their recorded order."""
+    """Returns the schedule that `options.streams` asks for; steps that touch the same bytes keep their recorded order."""
     steps = planned.bound.steps
     costs = machine_of(options).schedule
     sends = [is_message(step.command, step.params) for step in steps]
@@ -42,7 +42,8 @@ def make_schedule(planned: Planned, options: Options) -> Schedule:
 
 
 def concurrent_lives(bound: Bound, options: Options) -> tuple[Intervals, ...]:
-    """The intervals of a program's buffers, each until the steps are over that are expected to run while its last reader does.
+    """Returns the intervals of a program's buffers, each until the steps are over that are expected to run while its last
+    reader does.
 
     Memory planned for them is given to another stream only when that need not wait for it.
     """
@@ -56,7 +57,7 @@ def concurrent_lives(bound: Bound, options: Options) -> tuple[Intervals, ...]:
     begins = [begin for begin, _ in schedule.planned]
 
     def after(end: int) -> int:
-        """The first point of the first step that begins when the one at point `end - 1` is done."""
+        """Returns the first point of the first step that begins when the one at point `end - 1` is done."""
         last = bisect_left(starts, end) - 1
         done = schedule.planned[last][1]
         return starts[next((j for j in range(last + 1, len(begins)) if begins[j] >= done), len(begins))]
@@ -68,7 +69,7 @@ def concurrent_lives(bound: Bound, options: Options) -> tuple[Intervals, ...]:
 
 
 def _live_bytes(bound: Bound, intervals: Sequence[Intervals]) -> int:
-    """The largest set of bytes of the arena that is live at once."""
+    """Returns the largest set of bytes of the arena that is live at once."""
     pairs = zip(bound.buffers, intervals, strict=True)
     rows = [(*life, buffer.nbytes) for buffer, lives in pairs if buffer.kind is Kind.ARENA for life in lives]
     return max_live(*zip(*rows, strict=True)) if rows else 0

@@ -67,13 +67,13 @@ class _Shadow:
         self.read = np.zeros((streams, len(self.bounds)), np.int64)  # steps of the stream, up to the last reader
 
     def part(self, access: Access) -> slice:
-        """The ranges of an access."""
+        """Returns the ranges of an access."""
         first, end = np.searchsorted(self.bounds, (access.first, access.end))
         return slice(int(first), int(end))
 
 
 def find_race(accesses: Sequence[Sequence[Access]], schedule: Schedule, clocks: NDArray) -> tuple[int, int] | None:
-    """Two steps that touch the same bytes, one writing, the first of which need not be done when the second begins.
+    """Finds two steps that touch the same bytes, one of them writing, where the first may still run when the second begins.
 
     Args:
         accesses: the buffers that each step touches, in the recorded order, which conflicting steps must keep.

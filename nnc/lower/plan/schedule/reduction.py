@@ -1,8 +1,9 @@
 """Finds the waits of a schedule that follow from others: of its signals, of the forks at the beginning, of the joins at the end.
 
-The order of a schedule is a graph of steps, with an edge from each step to the next one of its stream and an edge for each signal.
-An edge is implied where another path leads from its first step to its second: the graph without implied edges is the transitive
-reduction (Aho, Garey, Ullman, 1972), of which an acyclic graph has one. O(steps · streams + signals · signals of one step).
+The order of a schedule is a graph of steps, with an edge from each step to the next one of its stream and an edge for each
+signal. An edge is implied where another path leads from its first step to its second: the graph without implied edges is the
+transitive reduction (Aho, Garey, Ullman, 1972), which is unique for an acyclic graph. O(steps · streams + signals · signals of
+one step).
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from nnc.lower.plan.stages import NDArray
 
 
 def check_signals(name: str, schedule: Schedule) -> None:
-    """Raises InternalError where a schedule has a signal that others imply: each costs an event on a device.
+    """Raises InternalError where other signals imply a signal of a schedule: each signal costs an event on a device.
 
     Args:
-        name: of the program.
-        schedule: its streams do not wait for each other.
+        name: the program's name in messages.
+        schedule: a schedule without deadlocks.
     """
     found = implied_signals(schedule)
     if found:
@@ -27,10 +28,10 @@ def check_signals(name: str, schedule: Schedule) -> None:
 
 
 def implied_signals(schedule: Schedule) -> list[Signal]:
-    """Returns the signals that the others and the orders of the streams imply.
+    """Returns the signals that the other signals and the order of the streams imply.
 
     Args:
-        schedule: its streams do not wait for each other.
+        schedule: a schedule without deadlocks.
     """
     clocks, waits = _clocks(schedule), dict[int, list[Signal]]()
     for signal in schedule.signals:
@@ -47,20 +48,21 @@ def implied_signals(schedule: Schedule) -> list[Signal]:
 
 
 def forked_streams(schedule: Schedule) -> tuple[int, ...]:
-    """Returns the streams that must wait for the beginning of a call: a first step that waits for another one begins late enough.
+    """Returns the streams that must wait for the beginning of a call. A stream whose first step waits for another one does not
+    need to.
 
     Args:
-        schedule: the first of its streams begins by itself.
+        schedule: a schedule in which the first step of stream 0 waits for none.
     """
     waiting = {signal.after for signal in schedule.signals}
     return tuple(k for k, steps in enumerate(schedule.streams) if k and steps and steps[0] not in waiting)
 
 
 def joined_streams(schedule: Schedule) -> tuple[int, ...]:
-    """Returns the streams whose ends the first one must wait for: no other stream's last step comes behind them.
+    """Returns the streams whose ends the first one must wait for: those whose last step no other stream's last step follows.
 
     Args:
-        schedule: its streams do not wait for each other.
+        schedule: a schedule without deadlocks.
     """
     clocks, lasts = _clocks(schedule), {k: steps[-1] for k, steps in enumerate(schedule.streams) if steps}
     return tuple(

@@ -83,7 +83,9 @@ class ScheduleReport:
         return "\n".join([*lines, *format_table(table)])
 
     def to_chrome_trace(self) -> dict[str, Any]:
-        """The Trace Event form that https://ui.perfetto.dev and chrome://tracing read: threads are streams, arrows are waits."""
+        """Returns the Trace Event form that https://ui.perfetto.dev and chrome://tracing read: threads are streams, arrows are
+        waits.
+        """
         kind = "measured" if self.measured else "planned"
         events: list[dict[str, Any]] = [_metadata("process_name", 0, f"{self.name} ({kind})")]
         events += [_metadata("thread_name", stream, f"stream {stream}") for stream in range(self.streams)]
@@ -141,11 +143,11 @@ class Watch:
 def make_schedule_report(
     bound: Bound, schedule: Schedule, backend: Callable[[Step], str], measured: Sequence[Span] | None = None
 ) -> ScheduleReport:
-    """The report of a schedule.
+    """Makes the report of a schedule.
 
     Args:
-        backend: names the backend that runs a step.
-        measured: when each step ran, instead of the estimates.
+        backend: returns the name of the backend that runs a step.
+        measured: when each step ran; used instead of the estimates.
     """
     waits: dict[int, list[int]] = {}
     for signal in schedule.signals:

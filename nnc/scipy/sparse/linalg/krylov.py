@@ -64,12 +64,12 @@ def restarted(linear: Callable[[Vector], Vector], x: Vector, r: Vector, size: in
 
 
 def _placed(first: Array, rows: int) -> Array:
-    """An array of `rows` rows, zeros but for the first."""
+    """Returns an array of `rows` rows, zeros but for the first."""
     return zeros((rows, *first.spec.shape), first.spec.dtype).at[0].set(first)
 
 
 def _orthogonal(basis: Vector, w: Vector) -> tuple[Vector, Any, Any]:
-    """The part of w that is orthogonal to the basis, of norm 1 or 0; its components along the basis; and its norm."""
+    """Returns the part of w that is orthogonal to the basis, of norm 1 or 0; its components along the basis; and its norm."""
     before = squares(w)
     flat = [reshape(v, (v.shape[0], -1)) for v in basis]
     total: Any = 0
@@ -87,7 +87,7 @@ def _orthogonal(basis: Vector, w: Vector) -> tuple[Vector, Any, Any]:
 
 
 def _weights(upper: Array, right: Array, count: Any) -> Array:
-    """The solution of the triangular system; unknowns without a column, and of a pivot of 0, are 0."""
+    """Returns the solution of the triangular system; unknowns without a column, and of a pivot of 0, are 0."""
     n = right.shape[0]
     places = arange(n, dtype=dtypes.int32)
     diagonal = upper[places, places]

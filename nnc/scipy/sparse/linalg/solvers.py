@@ -49,7 +49,7 @@ def _in_range(solve: Any) -> Any:
 
 
 def _limit(tol: Any, atol: Any, b: Vector) -> Any:
-    """The square of the norm that the residual must not exceed: that of max(tol · ‖b‖, atol)."""
+    """Returns the square of the norm that the residual must not exceed: that of max(tol · ‖b‖, atol)."""
     return el.square(el.maximum(el.multiply(tol, el.sqrt(squares(b))), atol))
 
 

@@ -92,7 +92,7 @@ def _float(where: str, dtype: dtypes.DType) -> dtypes.DType:
 
 
 def _leaves_like(where: str, name: str, value: Any, shape: FlatTree, like: Sequence[Any]) -> Vector:
-    """The leaves of a pytree that must have the structure and the shapes of b."""
+    """Returns the leaves of a pytree that must have the structure and the shapes of b."""
     tree.check_same_structure(where, name, value, "b", shape.build(like))
     leaves = [to_value(x, where, name) for x in FlatTree(value).dynamic]
     for x, y in zip(leaves, like, strict=True):
@@ -104,7 +104,7 @@ def _leaves_like(where: str, name: str, value: Any, shape: FlatTree, like: Seque
 
 
 def _linear_map(where: str, name: str, fun: Any, shape: FlatTree, like: Sequence[Any]) -> LinearMap | None:
-    """A matrix or a user's function as a function of flat values."""
+    """Returns a matrix or a user's function as a function of flat values."""
     if fun is None:
         return None
     if callable(fun):
@@ -133,7 +133,7 @@ def _text(values: Sequence[Any]) -> TensorSpec | str:
 
 
 def dot(x: Vector, y: Vector) -> Any:
-    """The inner product, linear in y."""
+    """Returns the inner product, linear in y."""
     total: Any = 0
     for a, b in zip(x, y, strict=True):
         total = total + vdot(a, b)
@@ -141,7 +141,7 @@ def dot(x: Vector, y: Vector) -> Any:
 
 
 def squares(x: Vector) -> Any:
-    """The square of the Euclidean norm, a real number."""
+    """Returns the square of the Euclidean norm, a real number."""
     total = dot(x, x)
     return el.real(total) if dtypes.is_complex(total.dtype) else total
 
@@ -152,19 +152,21 @@ def axpy(a: Any, x: Vector, y: Vector) -> Vector:
 
 
 def in_range(matvec: LinearMap, b: Vector) -> tuple[LinearMap, Any, Any]:
-    """A map times a power of two, that power, and one for vectors, by which squares of b and of the map's values stay in range."""
+    """Returns a map times a power of two, that power, and one for vectors, by which squares of b and of the map's values stay
+    in range.
+    """
     of_vectors = _inverse_size(b)
     of_map = _inverse_size(matvec(scaled(of_vectors, b)))
     return (lambda xs: scaled(of_map, matvec(xs))), of_map, of_vectors
 
 
 def scaled(factor: Any, x: Vector) -> Vector:
-    """The vector times a real number."""
+    """Returns the vector times a real number."""
     return [astype(el.multiply(factor, y), y.spec.dtype) for y in x]
 
 
 def _inverse_size(x: Vector) -> Any:
-    """A power of two near 1 / the largest size of an element; 1 for zeros and for sizes that are no numbers."""
+    """Returns a power of two near 1 / the largest size of an element; 1 for zeros and for sizes that are no numbers."""
     largest: Any = 0
     for y in x:
         parts = [el.real(y), el.imag(y)] if dtypes.is_complex(y.spec.dtype) else [y]
@@ -180,7 +182,7 @@ def _inverse_size(x: Vector) -> Any:
 
 
 def to_maxiter(where: str, maxiter: Any, system: System) -> int:
-    """The largest number of iterations, 10 times the number of unknowns by default."""
+    """Returns the largest number of iterations, 10 times the number of unknowns by default."""
     return 10 * system.size if maxiter is None else to_size(maxiter, where, "maxiter")
 
 

@@ -27,7 +27,7 @@ def normalized(q: Array) -> Array:
 
 
 def product(p: Array, q: Array) -> Array:
-    """The quaternions of rotations by `q`, then by `p`."""
+    """Returns the quaternions of rotations by `q`, then by `p`."""
     x, y, z, w = (p[..., i] for i in range(4))
     a, b, c, d = (q[..., i] for i in range(4))
     parts = [
@@ -40,12 +40,12 @@ def product(p: Array, q: Array) -> Array:
 
 
 def conjugate(q: Array) -> Array:
-    """The quaternions of the inverse rotations."""
+    """Returns the quaternions of the inverse rotations."""
     return concatenate([-q[..., :3], q[..., 3:]], axis=-1)
 
 
 def to_matrix(q: Array) -> Array:
-    """The matrices (..., 3, 3) of rotations."""
+    """Returns the matrices (..., 3, 3) of rotations."""
     x, y, z, w = (q[..., i] for i in range(4))
     rows = [
         [x * x - y * y - z * z + w * w, 2 * (x * y - z * w), 2 * (x * z + y * w)],
@@ -56,7 +56,7 @@ def to_matrix(q: Array) -> Array:
 
 
 def of_matrix(m: Array) -> Array:
-    """The quaternions of matrices of rotations, by the largest of their components (Shepperd, 1978)."""
+    """Returns the quaternions of matrices of rotations, by the largest of their components (Shepperd, 1978)."""
     diagonal = [m[..., i, i] for i in range(3)]
     trace = diagonal[0] + diagonal[1] + diagonal[2]
     forms = []
@@ -71,7 +71,7 @@ def of_matrix(m: Array) -> Array:
 
 
 def to_vector(q: Array) -> Array:
-    """The rotation vectors: axes whose lengths are angles from 0 to π."""
+    """Returns the rotation vectors: axes whose lengths are angles from 0 to π."""
     q = el.where(el.less(q[..., 3:], 0), -q, q)
     square = _square(q[..., :3])  # of the sine of half the angle
     small = el.less(square, _SMALL)
@@ -81,7 +81,7 @@ def to_vector(q: Array) -> Array:
 
 
 def of_vector(v: Array) -> Array:
-    """The quaternions of rotation vectors."""
+    """Returns the quaternions of rotation vectors."""
     square = _square(v)
     small = el.less(square, _SMALL)
     angle = el.sqrt(el.where(small, 1, square))
@@ -93,24 +93,24 @@ def of_vector(v: Array) -> Array:
 
 
 def to_parameters(q: Array) -> Array:
-    """The modified Rodrigues parameters: axes whose lengths are tangents of a quarter of the angle."""
+    """Returns the modified Rodrigues parameters: axes whose lengths are tangents of a quarter of the angle."""
     q = el.where(el.less(q[..., 3:], 0), -q, q)
     return q[..., :3] / (1 + q[..., 3:])
 
 
 def of_parameters(v: Array) -> Array:
-    """The quaternions of modified Rodrigues parameters."""
+    """Returns the quaternions of modified Rodrigues parameters."""
     square = _square(v)
     return concatenate([2 * v, 1 - square], axis=-1) / (1 + square)
 
 
 def angle_of(q: Array) -> Array:
-    """The angles of rotations, from 0 to π."""
+    """Returns the angles of rotations, from 0 to π."""
     return 2 * el.arctan2(el.sqrt(_square(q[..., :3])), el.abs(q[..., 3:]))[..., 0]
 
 
 def of_angles(angles: Array, axes: tuple[int, ...], *, intrinsic: bool) -> Array:
-    """The quaternions of rotations about axes, one after the other."""
+    """Returns the quaternions of rotations about axes, one after the other."""
     found: Array | None = None
     for place, axis in enumerate(axes):
         half = angles[..., place] / 2

@@ -41,7 +41,7 @@ def _floats(where: str, x: ArrayLike, name: str, shape: tuple[int, ...], batch: 
 
 
 def _axes(where: str, seq: str, counts: tuple[int, ...]) -> tuple[tuple[int, ...], bool]:
-    """The axes that a text names, and whether they turn with the object.
+    """Returns the axes that a text names, and whether they turn with the object.
 
     Raises:
         ArgumentError: it names none, or twice the same one after the other.
@@ -154,7 +154,7 @@ class Rotation:
 
         Args:
             num: how many; None for a single one.
-            dtype: of the quaternions.
+            dtype: the dtype of the quaternions.
         """
         lead = () if num is None else (num,)
         return cls(concatenate([zeros((*lead, 3), dtype), ones((*lead, 1), dtype)], axis=-1))
@@ -165,9 +165,9 @@ class Rotation:
         """Draws rotations, each as likely as any other.
 
         Args:
-            key: of `nnc.random`.
+            key: a key of `nnc.random`.
             num: how many; None for a single one.
-            dtype: of the quaternions.
+            dtype: the dtype of the quaternions.
         """
         return cls(quaternions.normalized(random.normal(key, (4,) if num is None else (num, 4), dtype)))
 

@@ -19,8 +19,8 @@ class Order:
 
     Args:
         row: threads of a block, rounded up to whole warps.
-        first: the number of the first block.
-        blocks: how many blocks the wave has.
+        first: the number of the wave's first block.
+        blocks: the number of blocks in the wave.
     """
 
     def __init__(self, row: int, first: int, blocks: int) -> None:
@@ -29,30 +29,18 @@ class Order:
         self.warp_times = np.zeros(blocks * row // WARP, np.int32)
 
     def pass_barrier(self, blocks: Array) -> None:
-        """Notes a barrier.
-
-        Args:
-            blocks: which blocks of the wave come to it.
-        """
+        """Notes a barrier at which these blocks of the wave arrive."""
         self.now += 1
         self.block_times[blocks] = self.now
 
     def pass_warp_barrier(self, warps: Array) -> None:
-        """Notes a barrier of warps.
-
-        Args:
-            warps: which warps of the wave come to it.
-        """
+        """Notes a barrier at which these warps of the wave arrive."""
         self.now += 1
         self.warp_times[warps] = self.now
 
 
 class Accesses:
-    """The last accesses of one kind.
-
-    Args:
-        count: how many granules there are.
-    """
+    """The last read, or the last write, of each granule of memory."""
 
     def __init__(self, count: int) -> None:
         self.threads = np.full(count, -1, np.int32)
@@ -63,9 +51,8 @@ class Accesses:
         """Returns whether a present access could come before or after the last one.
 
         Args:
-            at: granules, one row a thread.
-            threads: their numbers in the grid, a column.
-            order: of the present wave.
+            at: the granules that each thread accesses, one row a thread.
+            threads: the threads' numbers in the grid, as a column.
         """
         levels, earlier = self.levels[at], self.threads[at]
         found = (levels != _NONE) & ((levels != _THREAD) | (earlier != threads))
@@ -82,25 +69,14 @@ class Accesses:
     def replace(self, at: Array, threads: Array, order: Order) -> Array:
         """Notes accesses that come after all earlier ones.
 
-        Args:
-            at: granules, one row a thread.
-            threads: their numbers in the grid, a column.
-            order: of the present wave.
-
         Returns:
-            which granules more than one of the threads name.
+            the granules that more than one of the threads accesses.
         """
         self.threads[at], self.times[at], self.levels[at] = threads, order.now, _THREAD
         return self.threads[at] != threads
 
     def add(self, at: Array, threads: Array, order: Order) -> None:
-        """Notes accesses beside earlier ones that nothing orders.
-
-        Args:
-            at: granules, one row a thread.
-            threads: their numbers in the grid, a column.
-            order: of the present wave.
-        """
+        """Notes accesses beside earlier ones that nothing orders."""
         beside = self.unordered(at, threads, order)
         levels = np.where(beside, np.maximum(self.levels[at], _relation(self.threads[at], threads, order)), _THREAD)
         self.threads[at], self.times[at], self.levels[at] = threads, order.now, _THREAD
@@ -110,6 +86,6 @@ class Accesses:
 
 
 def _relation(some: Array, others: Array, order: Order) -> Array:
-    """The smallest group that holds both threads."""
+    """Returns the smallest group that holds both threads."""
     relation = np.where(some // order.row == others // order.row, _BLOCK, _GRID)
     return np.where(some == others, _THREAD, np.where(some // WARP == others // WARP, _WARP, relation)).astype(np.uint8)

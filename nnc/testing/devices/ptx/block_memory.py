@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 
 class PrivateMemory(Memory):
-    """Memory of which each owner has an equal part: shared memory of blocks, or local memory of threads.
+    """Memory in which each owner has a part of the same size: shared memory of blocks, or local memory of threads.
 
     Args:
-        space: its name.
-        owners: how many blocks or threads have a part.
-        threads: threads of an owner.
-        nbytes: of a part.
+        space: the name of the state space.
+        owners: the number of blocks or threads that have a part.
+        threads: the number of threads of an owner.
+        nbytes: the size of a part.
         granule: the width of the narrowest access.
-        names: variables with their offsets, for messages.
+        names: the variables and their offsets, for messages.
     """
 
     def __init__(
@@ -53,11 +53,7 @@ class PrivateMemory(Memory):
 
 
 def lay_out(variables: Sequence[Variable]) -> tuple[list[tuple[int, Variable]], int]:
-    """Returns the variables with their offsets in one piece of memory, and its size.
-
-    Args:
-        variables: of one space.
-    """
+    """Returns the variables of one space with their offsets in one piece of memory, and its size."""
     placed, size = [], 0
     for variable in variables:
         size = -(-size // variable.alignment) * variable.alignment

@@ -52,8 +52,8 @@ def count_sectors(addresses: Array, lanes: Array) -> int:
     """Returns how many sectors warps touch with one access.
 
     Args:
-        addresses: of the threads; an access does not cross a sector.
-        lanes: the threads, ascending.
+        addresses: an address for each thread; no access crosses a sector.
+        lanes: the threads' numbers, in ascending order.
     """
     return _distinct(addresses.astype(np.int64) // SECTOR, lanes // WARP)
 
@@ -74,9 +74,9 @@ def count_conflicts(addresses: Array, lanes: Array, width: int) -> int:
     """Returns how many further passes over the banks of shared memory an access takes.
 
     Args:
-        addresses: within the shared memory of a block.
-        lanes: the threads, ascending.
-        width: bytes of a thread's access; wide ones go by half or quarter warps.
+        addresses: addresses within the shared memory of a block.
+        lanes: the threads' numbers, in ascending order.
+        width: bytes of a thread's access; wide accesses go by half or quarter warps.
     """
     word = max(width, 4)
     together = WARP * 4 // word  # threads that take one pass without conflicts, and places that they take side by side

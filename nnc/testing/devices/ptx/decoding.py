@@ -24,12 +24,7 @@ _SYMBOL = re.compile(r"^(?:generic\()?([A-Za-z_$%][\w$]*)\)?(?:\+(-?\d+))?$")
 
 
 class Modifiers:
-    """The modifiers of an opcode, taken off one after the other, so that none is overlooked.
-
-    Args:
-        instruction: to be decoded.
-        scope: of its function.
-    """
+    """The modifiers of an opcode, taken off one after the other, so that none is overlooked."""
 
     def __init__(self, instruction: Instruction, scope: Scope) -> None:
         self._instruction, self._scope = instruction, scope
@@ -38,11 +33,7 @@ class Modifiers:
         self._left = [each for each in self._left if each not in TYPES]
 
     def take(self, *names: str) -> str | None:
-        """Returns the one of some modifiers that is there, or None.
-
-        Args:
-            names: to be looked for.
-        """
+        """Takes the first of these modifiers that is there, and returns it; None where none is."""
         for name in names:
             if name in self._left:
                 self._left.remove(name)
@@ -50,13 +41,10 @@ class Modifiers:
         return None
 
     def need(self, *names: str) -> str:
-        """Returns the one of some modifiers that is there.
-
-        Args:
-            names: to be looked for.
+        """Takes the first of these modifiers that is there, and returns it.
 
         Raises:
-            DeviceError: none of them is.
+            DeviceError: none of them is there.
         """
         return self.take(*names) or self._scope.unknown(self._instruction, f"one of {', '.join(names)} is missing")
 
@@ -64,11 +52,11 @@ class Modifiers:
         """Returns the types, once all other modifiers are taken.
 
         Args:
-            kinds: how many there have to be.
-            operands: how many operands there may be; empty: any number.
+            kinds: the number of types that there must be.
+            operands: the numbers of operands that are allowed; empty: any.
 
         Raises:
-            DeviceError: a modifier is left, or the numbers differ.
+            DeviceError: a modifier is left over, or a number does not fit.
         """
         if self._left:
             self._scope.unknown(self._instruction, f"the modifier .{self._left[0]}")
@@ -80,37 +68,25 @@ class Modifiers:
 
 
 class Scope:
-    """The names of a function.
+    """The names that a function can use.
 
     Args:
-        function: whose instructions are decoded.
-        slots: numbers of registers, by function and name; grows.
-        symbols: addresses of variables within their spaces, by name.
+        slots: the numbers of registers, by function and name; new ones are added.
+        symbols: the addresses of variables within their spaces, by name.
     """
 
     def __init__(self, function: Function, slots: dict[tuple[str, str], int], symbols: dict[str, int]) -> None:
         self.function, self._slots, self.symbols = function, slots, symbols
 
     def unknown(self, instruction: Instruction, problem: str) -> NoReturn:
-        """Raises the error for an instruction that cannot be decoded.
-
-        Args:
-            instruction: the instruction.
-                problem: the part that is unknown.
-
-        Raises:
-            DeviceError: always.
-        """
+        """Raises the DeviceError for an instruction with a part that the interpreter does not know."""
         unknown(self.function.name, str(instruction), problem)
 
     def slot(self, name: str) -> tuple[int, Type]:
-        """Returns the number of a register and its type.
-
-        Args:
-            name: with its percent sign.
+        """Returns the number and the type of the register of this name, percent sign included.
 
         Raises:
-            DeviceError: it is not declared.
+            DeviceError: the register is not declared.
         """
         kind = self.function.register_type(name)
         if kind is None:
@@ -122,7 +98,6 @@ class Scope:
 
         Args:
             text: a register, a number or a variable.
-            kind: of the result.
 
         Raises:
             DeviceError: the operand is not known.
@@ -143,7 +118,7 @@ class Scope:
         return lambda wave, mask: as_type(join([read(wave, mask) for read in reads]), kind)
 
     def _constant(self, text: str, kind: Type) -> int:
-        """The bits of a number, or the address of a variable."""
+        """Returns the bits of a number, or the address of a variable."""
         if re.fullmatch(r"0[fFdD][0-9a-fA-F]+", text):
             return int(text[2:], 16)
         if match := _SYMBOL.match(text):
@@ -162,7 +137,7 @@ class Scope:
         """Returns a function that writes an operand.
 
         Args:
-            text: a register, a vector of them, or `_`.
+            text: a register, a vector of registers, or `_`.
 
         Raises:
             DeviceError: the operand is not known.
@@ -175,12 +150,10 @@ class Scope:
         return _write_register(slot, kind)
 
     def defined(self, text: str) -> Callable[[Wave], Array | bool]:
-        """Returns a function that tells for which threads an operand is set.
+        """Returns a function that tells for which threads an operand is set; operands other than registers and vectors always
+        are.
 
-        A vector counts as set where one of its parts is, since LLVM packs also numbers of which it uses one.
-
-        Args:
-            text: a register, a vector, or another operand, which always is.
+        A vector counts as set if one of its parts is: LLVM packs numbers into vectors of which it uses one.
         """
         if text.startswith("{"):
             parts = [self.defined(each) for each in names_of(text)]
@@ -194,7 +167,7 @@ class Scope:
         """Returns a function that reads an address, as uint64.
 
         Args:
-            text: in brackets: a register or a variable, and a number.
+            text: a register or a variable, and a number, in brackets.
 
         Raises:
             DeviceError: the operand is not known.
@@ -213,7 +186,7 @@ class Scope:
         return U64 if kind is None or kind.bits == 64 else TYPES["u32"]
 
     def parameters(self) -> list[Variable]:
-        """The variables in the memory of parameters: the function's own, and those of its calls."""
+        """Returns the variables in the memory of parameters: the function's own, and those of its calls."""
         of_calls = [each for each in self.function.variables.values() if each.space == "param"]
         return [*self.function.parameters, *self.function.results, *of_calls]
 
@@ -222,7 +195,6 @@ class Scope:
 
         Args:
             text: a register, a number or a variable.
-            kind: of the result.
         """
         if text.startswith("{"):
             return self._read_vector([self.raw(each, _part(kind, text)) for each in names_of(text)], kind)
@@ -238,11 +210,7 @@ class Scope:
         return read
 
     def limit_defined(self, target: str) -> Callable[[Wave, Mask, Array | bool], None]:
-        """Returns a step that limits for which threads a register counts as set, after it has been written.
-
-        Args:
-            target: the register.
-        """
+        """Returns a step that, after a register has been written, limits the threads for which it counts as set."""
         if not self._is_register(target):
             return lambda wave, mask, known: None
         slot, _ = self.slot(target)
@@ -258,11 +226,7 @@ class Scope:
 
 
 def names_of(text: str) -> list[str]:
-    """Returns the parts of a vector or a list.
-
-    Args:
-        text: in brackets of any kind, or a single name.
-    """
+    """Returns the parts of a vector or a list, which stands in brackets of any kind, or a single name."""
     inner = text[1:-1] if text[:1] in "{(" else text
     return [each.strip() for each in inner.split(",") if each.strip()]
 
@@ -291,16 +255,10 @@ def _read_register(slot: int, register: Type, name: str, kind: Type) -> Read:
 
 
 def check_defined(wave: Wave, mask: Mask, known: Array | bool, name: str) -> None:
-    """Checks that a register is set.
+    """Raises a Fault unless a register is set for all threads that read it.
 
     Args:
-        wave: of the threads.
-        mask: the threads that read it.
-        known: for which threads it is set.
-        name: of the register.
-
-    Raises:
-        Fault: it is not set for one of them.
+        known: the threads for which the register is set.
     """
     missing = wave.mask_of(mask) & ~np.asarray(known)
     if missing.any():
@@ -335,14 +293,11 @@ def _write_vector(writes: list[Write]) -> Write:
 def elementwise(
     instruction: Instruction, scope: Scope, kinds: Sequence[Type], function: Compute, first: int = 1
 ) -> Step:
-    """Returns the step of an instruction that computes each thread's result of its own operands.
+    """Returns the step of an instruction that computes each thread's result from the thread's own operands.
 
     Args:
-        instruction: its first operand is the result.
-        scope: of its function.
-        kinds: of the other operands.
-        function: of arrays of these types.
-        first: the first operand that is read.
+        instruction: the instruction, whose first operand is the result.
+        first: the position of the first operand that is read.
     """
     operands = instruction.operands[first:]
     if len(operands) != len(kinds):

@@ -15,9 +15,8 @@ class Fault(Exception):  # noqa: N818  (never reaches the caller: it is worded a
     """A mistake of a kernel.
 
     Args:
-        problem: the mistake, a clause whose subject is the instruction.
-        lane: the thread, counted within its wave; None where it concerns no single one.
-        fix: the remedy.
+        problem: the mistake, as a clause whose subject is the instruction.
+        lane: the thread's number within its wave; None where no single thread is concerned.
     """
 
     def __init__(self, problem: str, lane: int | None, fix: str) -> None:
@@ -26,13 +25,12 @@ class Fault(Exception):  # noqa: N818  (never reaches the caller: it is worded a
 
 
 def refuse(wrong: Array, lanes: Array, describe: Callable[[int], str], fix: str) -> None:
-    """Raises a `Fault` for the first thread of which something is wrong.
+    """Raises a `Fault` for the first thread that has made a mistake.
 
     Args:
-        wrong: for each of the lanes, or for each of their elements.
-        lanes: threads, counted within their wave.
-        describe: words the mistake of one of the lanes.
-        fix: the remedy.
+        wrong: whether each lane, or each of its elements, is wrong.
+        lanes: the threads' numbers within their wave.
+        describe: returns the words for the mistake of one of the lanes.
     """
     if wrong.any():
         i = int(np.argmax(wrong.reshape(len(lanes), -1).any(axis=1)))
@@ -43,9 +41,8 @@ def unknown(where: str, text: str, problem: str) -> NoReturn:
     """Raises the error for a text that the interpreter does not know.
 
     Args:
-        where: the module or kernel.
-        text: the statement.
-        problem: the part of it that is unknown.
+        where: the module or kernel, for the message.
+        problem: the part of the text that is unknown.
     """
     fix = "print other instructions, or add this one to nnc.testing.devices.ptx."
     raise user_error(DeviceError, where, f"`{text}` is not known to the interpreter of PTX: {problem}.", fix=fix)

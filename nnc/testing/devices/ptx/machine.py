@@ -25,10 +25,9 @@ class _Group:
     """Threads that stand at one instruction.
 
     Attributes:
-        at: the instruction.
-        stack: the calls that they are in.
-        mask: the threads.
-        waits: whether others have to come.
+        at: the number of the instruction.
+        stack: the calls that the threads are in.
+        waits: whether the threads wait for others to arrive.
     """
 
     at: int
@@ -46,10 +45,8 @@ class Machine:
     """Runs the threads of a wave.
 
     Args:
-        ops: the instructions of the module.
-        wave: the threads.
-        executed: how often threads ran each instruction; grows.
-        most_steps: instructions that a wave may run, each for any number of threads.
+        executed: how often threads ran each instruction; the machine adds to it.
+        most_steps: how many instructions a wave may run, each for any number of threads.
     """
 
     def __init__(self, ops: list[Op], wave: Wave, executed: Array, most_steps: int) -> None:
@@ -58,10 +55,7 @@ class Machine:
         self.at = 0  # the present instruction, for messages
 
     def run(self, start: int) -> None:
-        """Runs all threads to their ends.
-
-        Args:
-            start: the first instruction.
+        """Runs all threads from the instruction `start` to their ends.
 
         Raises:
             Fault: a thread made a mistake.
@@ -101,7 +95,7 @@ class Machine:
                 return
 
     def _guarded(self, op: Op, mask: Mask) -> Mask:
-        """The threads whose predicate lets them take part; `mask` itself where all do."""
+        """Returns the threads whose predicate lets them take part; `mask` itself where all do."""
         assert op.guard is not None
         wave = self._wave
         given = np.broadcast_to(op.guard(wave, mask), wave.lanes)
@@ -109,7 +103,7 @@ class Machine:
         return mask if active.sum() == len(wave.lanes_of(mask)) else active
 
     def _waits(self, op: Op, group: _Group, active: Mask) -> bool:
-        """Puts a group back of which lanes of a warp are missing, if others may still come."""
+        """Puts a group back that lacks lanes of a warp, if these may still come."""
         assert op.members is not None
         missing = missing_lanes(self._wave, active, op.members(self._wave, active))
         if not missing.any():
@@ -185,7 +179,7 @@ class Machine:
         self._join(_Group(group.at + 1, group.stack, group.mask))
 
     def _copy(self, pairs: tuple[tuple[str, str], ...], active: Mask) -> None:
-        """Copies parameters between a function and the one that it calls."""
+        """Copies parameters between a function and its callee."""
         wave = self._wave
         for source, target in pairs:
             if source not in wave.parameters:

@@ -23,12 +23,12 @@ _FILLED = {1: 0x01, 2: 0x0101, 4: 0x01010101, 8: 0x0101010101010101}
 
 
 class Memory(ABC):
-    """Bytes at flat positions, which a kind of memory finds for the addresses of threads.
+    """Bytes at flat positions; a kind of memory finds the positions of addresses.
 
     Args:
-        size: bytes; a multiple of 32.
-        granule: the width of the narrowest access to it.
-        written_bytes: how many of the first bytes may be written, a multiple of 32; only accesses to them are kept.
+        size: the number of bytes, a multiple of 32.
+        granule: the width of the narrowest access.
+        written_bytes: how many bytes from the first may be written, a multiple of 32; only accesses to these are kept.
     """
 
     def __init__(self, size: int, granule: int, written_bytes: int) -> None:
@@ -45,11 +45,9 @@ class Memory(ABC):
         """Returns the flat positions of addresses.
 
         Args:
-            wave: of the threads.
-            addresses: one a thread.
-            lanes: the threads.
+            addresses: one for each thread.
             width: bytes of the access.
-            verb: the access, for messages.
+            verb: the word for the access in messages.
 
         Raises:
             Fault: an access lies outside.
@@ -57,22 +55,16 @@ class Memory(ABC):
 
     @abstractmethod
     def describe(self, position: int) -> str:
-        """Returns a position in words.
-
-        Args:
-            position: of a byte.
-        """
+        """Returns a position in words."""
 
     def load(self, wave: Wave, addresses: Array, lanes: Array, item: int, count: int, constant: bool = False) -> Array:
         """Returns elements, one row a thread.
 
         Args:
-            wave: of the threads.
-            addresses: one a thread.
-            lanes: the threads.
+            addresses: one for each thread.
             item: bytes of an element.
-            count: elements of a thread.
-            constant: the kernel says that nobody writes there while it runs.
+            count: elements that each thread loads.
+            constant: whether the kernel promises that nobody writes there while it runs.
 
         Raises:
             Fault: a byte lies outside, was never written, or is written by another thread at the same time.
@@ -92,9 +84,7 @@ class Memory(ABC):
         """Writes elements.
 
         Args:
-            wave: of the threads.
-            addresses: one a thread.
-            lanes: the threads.
+            addresses: one for each thread.
             values: unsigned integers, one row a thread.
 
         Raises:
@@ -116,13 +106,11 @@ class Memory(ABC):
         """Notes atomic accesses, which nothing needs to order among each other.
 
         Args:
-            wave: of the threads.
-            addresses: one a thread.
-            lanes: the threads.
+            addresses: one for each thread.
             item: bytes of an element.
 
         Returns:
-            the positions among the elements of this size.
+            the positions, counted in elements of this size.
 
         Raises:
             Fault: a byte lies outside, was never written, may not be written, or is used otherwise at the same time.
@@ -151,7 +139,7 @@ class Memory(ABC):
         return _Place(self, verb, position, granules[inside], threads[inside], lanes[inside])
 
     def _filled(self, place: _Place, lanes: Array, item: int, count: int) -> Array:
-        """The elements of an access, all of which have to be filled."""
+        """Returns the elements of an access; all of them must be filled."""
         elements = _elements(place, item, count)
         unset = self.filled.view(BITS[8 * item])[elements] != _FILLED[item]
         say = lambda i: f"{place.verb} {self.describe(int(place.position[i]))}, which nobody wrote"

@@ -99,7 +99,7 @@ class Entry:
     """A kernel of a module.
 
     Args:
-        module: of the kernel.
+        module: the module of the kernel.
         function: the kernel.
 
     Example:
@@ -221,12 +221,7 @@ class Entry:
 
 
 class _Code:
-    """The decoded instructions of a kernel and of the functions that it calls.
-
-    Args:
-        module: of the kernel.
-        entry: the kernel.
-    """
+    """The decoded instructions of a kernel and of the functions that it calls."""
 
     def __init__(self, module: PtxModule, entry: Function) -> None:
         functions = module.reachable(entry)
@@ -260,7 +255,7 @@ class _Code:
 
 
 def _initial(variable: Variable) -> Array:
-    """The bytes that a variable of a module begins with."""
+    """Returns the bytes that a variable of a module begins with."""
     values = np.zeros(variable.nbytes // variable.kind.nbytes, variable.kind.unsigned)
     given = np.array([value % (1 << variable.kind.bits) for value in variable.values or ()], np.uint64)
     values[: len(given)] = given.astype(values.dtype)

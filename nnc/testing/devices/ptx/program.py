@@ -52,7 +52,7 @@ class Op:
     """A decoded instruction.
 
     Attributes:
-        text: as written.
+        text: the text as written.
         opcode: with its modifiers.
         kind: its effect on the order.
         step: computes, or None.
@@ -78,12 +78,6 @@ class Op:
 
 def decode(function: Function, scope: Scope, start: int, functions: dict[str, tuple[int, Function]]) -> list[Op]:
     """Returns the instructions of a function, decoded.
-
-    Args:
-        function: of the module.
-        scope: its names.
-        start: the number of its first instruction in the module.
-        functions: first instructions of all functions, by name.
 
     Raises:
         DeviceError: an instruction is not known.
@@ -146,7 +140,7 @@ def _pass_warp_barrier(wave: Wave, mask: Mask) -> None:
 def _call(
     instruction: Instruction, scope: Scope, functions: dict[str, tuple[int, Function]]
 ) -> tuple[int, tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]]:
-    """The first instruction of the function that is called, and the copies of parameters."""
+    """Returns the first instruction of the function that is called, and the copies of parameters."""
     lists = [each for each in instruction.operands if each.startswith("(")]
     names = [each for each in instruction.operands if not each.startswith("(")]
     if len(names) != 1 or names[0] not in functions:

@@ -25,9 +25,9 @@ class Region:
     Regions may touch or overlap, if the bytes behind them do as well. A kernel that fails leaves the bytes as they were.
 
     Attributes:
-        name: of the operand, for messages.
-        address: of the first byte.
-        bytes: of the host, dense uint8.
+        name: the operand's name in messages.
+        address: the address of the first byte.
+        bytes: the host's bytes, dense uint8.
         is_filled: which bytes have been written, dense bool; a launch marks the ones that it writes. None: all of them.
         writable: whether the kernel may write there.
 
@@ -62,12 +62,11 @@ class GlobalMemory(Memory):
     """The regions of a launch as one flat memory, writable ones first.
 
     Args:
-        kernel: the name of the kernel, for messages.
-        regions: to be used.
+        kernel: the kernel's name in messages.
         granule: the width of the narrowest access.
 
     Raises:
-        DeviceError: regions overlap whose bytes do not.
+        DeviceError: two regions with different bytes overlap.
     """
 
     def __init__(self, kernel: str, regions: Sequence[Region], granule: int) -> None:
@@ -132,7 +131,7 @@ class GlobalMemory(Memory):
         return f"position {position}"
 
     def _nearest(self, address: int) -> str:
-        """The region that an address may have been meant for, in words."""
+        """Returns the region that an address may have been meant for, in words."""
         i = max(bisect_right(self.addresses.tolist(), address) - 1, 0)
         ends = [
             (min(abs(address - r.address), abs(address - r.end)), r)

@@ -28,24 +28,14 @@ NAN = {"f16": 0x7FFF, "bf16": 0x7FFF, "f32": 0x7FFFFFFF, "f64": 0x7FF80000000000
 
 
 def exact_sum(x: Array, y: Array) -> tuple[Array, Array]:
-    """Returns the rounded sum and its error (Knuth's TwoSum).
-
-    Args:
-        x: float64.
-        y: float64.
-    """
+    """Returns the rounded sum of float64 arrays and its error (Knuth's TwoSum)."""
     total = x + y
     other = total - x
     return total, (x - (total - other)) + (y - other)
 
 
 def exact_product(x: Array, y: Array) -> tuple[Array, Array]:
-    """Returns the rounded product and its error (Dekker's), where neither overflows nor underflows.
-
-    Args:
-        x: float64.
-        y: float64.
-    """
+    """Returns the rounded product of float64 arrays and its error (Dekker's), where neither overflows nor underflows."""
     product = x * y
     x_high, y_high = _SPLIT * x, _SPLIT * y
     x_high, y_high = x_high - (x_high - x), y_high - (y_high - y)
@@ -57,8 +47,8 @@ def to_odd(total: Array, error: Array) -> Array:
     """Rounds `total + error` to odd.
 
     Args:
-        total: float32 or float64: the sum rounded to nearest.
-        error: its error, or a number of the error's sign.
+        total: the sum rounded to nearest, in float32 or float64.
+        error: the error of the sum, or a number of the same sign.
     """
     bits: Array = total.view(np.int64 if total.dtype == np.float64 else np.int32)
     moves = np.isfinite(total) & (error != 0) & ((bits & 1) == 0)
@@ -67,24 +57,12 @@ def to_odd(total: Array, error: Array) -> Array:
 
 
 def fma_odd(x: Array, y: Array, z: Array) -> Array:
-    """Returns `x * y + z` in float64, rounded to odd.
-
-    Args:
-        x: float64 with at most 26 significant bits, so that the product is exact.
-        y: the same.
-        z: float64.
-    """
+    """Returns `x * y + z` in float64, rounded to odd; x and y have at most 26 significant bits, so that the product is exact."""
     return to_odd(*exact_sum(x * y, z))
 
 
 def fma_single(x: Array, y: Array, z: Array) -> Array:
-    """Returns `x * y + z` of float32, rounded once.
-
-    Args:
-        x: float32.
-        y: float32.
-        z: float32.
-    """
+    """Returns `x * y + z` of float32 arrays, rounded once."""
     product, added = x.astype(np.float64) * y.astype(np.float64), z.astype(np.float64)
     total: Array = product + added
     result = total.astype(np.float32)
@@ -97,13 +75,7 @@ def fma_single(x: Array, y: Array, z: Array) -> Array:
 
 
 def fma_double(x: Array, y: Array, z: Array) -> Array:
-    """Returns `x * y + z` of float64, rounded once.
-
-    Args:
-        x: float64.
-        y: float64.
-        z: float64.
-    """
+    """Returns `x * y + z` of float64 arrays, rounded once."""
     x, y, z = np.broadcast_arrays(x, y, z)
     product, error = exact_product(x, y)
     high, low = exact_sum(z, error)
@@ -126,7 +98,7 @@ def fma_double(x: Array, y: Array, z: Array) -> Array:
 
 
 def _nearest(value: Fraction) -> float:
-    """The float64 nearest to a fraction."""
+    """Returns the float64 nearest to a fraction."""
     sign = -1.0 if value < 0 else 1.0
     try:
         return math.copysign(float(value), sign)
@@ -135,12 +107,7 @@ def _nearest(value: Fraction) -> float:
 
 
 def widen(values: Array, kind: Type) -> Array:
-    """Returns numbers of a format as float64, which holds them exactly.
-
-    Args:
-        values: as arrays of the type.
-        kind: a format of at most 64 bits.
-    """
+    """Returns numbers of a format of at most 64 bits as float64, which holds them exactly."""
     if kind.name == "bf16":
         return (values.astype(np.uint32) << np.uint32(16)).view(np.float32).astype(np.float64)
     return values.astype(np.float64)
@@ -151,7 +118,6 @@ def narrow(values: Array, kind: Type, mode: str = "rn") -> Array:
 
     Args:
         values: float64, rounded to odd where they are not exact.
-        kind: of the result.
         mode: `rn` to nearest even, `rz` towards 0, `rm` down, `rp` up.
     """
     if kind.name == "f64":
@@ -187,32 +153,18 @@ def _directed(values: Array, bits: Array, kind: Type, mode: str) -> Array:
 
 
 def flush(values: Array, kind: Type) -> Array:
-    """Returns numbers with denormal ones made 0 of the same sign.
-
-    Args:
-        values: as arrays of the type.
-        kind: a format.
-    """
+    """Replaces denormal numbers by 0 of the same sign."""
     bits = values.view(kind.unsigned)
     exponent, sign = kind.unsigned.type(_EXPONENT[kind.name]), kind.unsigned.type(_SIGN[kind.bits])
     return np.where((bits & exponent) == 0, bits & sign, bits).view(kind.dtype)
 
 
 def saturate(values: Array, kind: Type) -> Array:
-    """Limits numbers to 0 and 1; NaN becomes 0.
-
-    Args:
-        values: as arrays of the type.
-        kind: a format.
-    """
+    """Limits numbers to 0 and 1; NaN becomes 0."""
     wide = widen(values, kind)
     return narrow(np.where(wide > 0, np.minimum(wide, 1.0), 0.0), kind)
 
 
 def nan_of(kind: Type) -> Array:
-    """Returns the NaN that instructions make.
-
-    Args:
-        kind: a format.
-    """
+    """Returns the NaN that instructions make in a format."""
     return np.array([NAN[kind.name]], kind.unsigned).view(kind.dtype)

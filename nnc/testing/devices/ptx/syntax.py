@@ -32,10 +32,10 @@ class Instruction:
     """One instruction.
 
     Attributes:
-        opcode: with its modifiers.
+        opcode: the name of the operation, with its modifiers.
         operands: as written: registers, numbers, `[address]`, `{vector}`, `(list)`.
         predicate: the register that decides whether a thread takes part, or None.
-        negated: threads where the predicate is false take part.
+        negated: whether the threads take part for which the predicate is false.
     """
 
     opcode: str
@@ -66,10 +66,10 @@ class Variable:
         name: unique in the module, or in its function.
         space: `global`, `const`, `shared`, `local` or `param`.
         kind: the type of an element.
-        nbytes: its size.
-        alignment: of its address.
-        values: numbers that it holds at first, or None.
-        points: the alignment of the addresses that a pointer has, or 1.
+        nbytes: the variable's size.
+        alignment: the alignment of its address.
+        values: the numbers that it holds at first, or None.
+        points: the alignment of the addresses that a pointer holds; else 1.
     """
 
     name: str
@@ -86,16 +86,14 @@ class Function:
     """A function or a kernel.
 
     Attributes:
-        name: as in the text.
         is_entry: whether it is a kernel.
         results: variables that it returns.
         parameters: variables that it takes.
-        directives: of performance, such as `maxntid`, with their numbers.
+        directives: performance directives, such as `maxntid`, with their numbers.
         registers: types by name; a name that ends in `<` stands for numbered ones.
-        variables: in shared, local and parameter memory.
-        labels: the number of the instruction that each stands before.
-        tables: labels of branch tables.
-        code: the instructions.
+        variables: its variables in shared, local and parameter memory.
+        labels: for each label, the number of the instruction behind it.
+        tables: the labels of branch tables.
     """
 
     name: str
@@ -110,19 +108,12 @@ class Function:
     code: list[Instruction] = field(default_factory=list)
 
     def register_type(self, name: str) -> Type | None:
-        """Returns the type of a register, or None where it is not declared.
-
-        Args:
-            name: with its percent sign.
-        """
+        """Returns the type of a register, whose name has its percent sign; None where it is not declared."""
         return self.registers.get(name) or self.registers.get(name.rstrip("0123456789") + "<")
 
 
 def parse(text: str) -> tuple[list[Variable], list[Function]]:
-    """Returns the variables and functions of a module.
-
-    Args:
-        text: PTX.
+    """Parses a module of PTX; returns its variables and functions.
 
     Raises:
         DeviceError: a statement is not known.

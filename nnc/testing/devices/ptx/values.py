@@ -33,10 +33,10 @@ class Type:
     """A type of PTX.
 
     Attributes:
-        name: as in instructions.
+        name: the type's name in instructions.
         kind: `u`nsigned, `s`igned, `b`its, `f`loat or `p`redicate.
-        bits: its width.
-        dtype: of arrays of it; numbers that NumPy does not know are held as their bits.
+        bits: the type's width.
+        dtype: the dtype of arrays of this type; numbers that NumPy does not know are held as their bits.
         part: the type of each half, where two numbers are packed into one register.
     """
 
@@ -79,24 +79,14 @@ PRED, U32, U64, F32, F64, B32, S32 = (TYPES[name] for name in ("pred", "u32", "u
 
 
 def as_type(bits: Array, kind: Type) -> Array:
-    """Returns bits of any width as values of a type; the bits above its own are cut off.
-
-    Args:
-        bits: unsigned integers, or booleans.
-        kind: of the result.
-    """
+    """Returns bits, unsigned integers or booleans, as values of a type; bits above the type's width are cut off."""
     if bits.dtype.itemsize != kind.dtype.itemsize:
         bits = bits.astype(kind.unsigned)
     return bits.view(kind.dtype)
 
 
 def as_bits(values: Array, dtype: np.dtype[Any]) -> Array:
-    """Returns values as the bits that a register holds: narrower integers are extended, signed ones by their sign.
-
-    Args:
-        values: of any dtype.
-        dtype: of the register.
-    """
+    """Returns values as the bits that a register holds: narrower integers are extended, signed ones by their sign."""
     if values.dtype == dtype:
         return values
     if values.dtype.itemsize != dtype.itemsize:
@@ -108,23 +98,14 @@ def as_bits(values: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def split(packed: Array, bits: int) -> list[Array]:
-    """Returns the parts of packed numbers, the lowest first.
-
-    Args:
-        packed: unsigned integers.
-        bits: of a part.
-    """
+    """Splits packed unsigned integers into parts of so many bits, the lowest first."""
     count = 8 * packed.dtype.itemsize // bits
     parts = np.ascontiguousarray(packed).view(BITS[bits]).reshape(-1, count)
     return [np.ascontiguousarray(parts[:, k]) for k in range(count)]
 
 
 def join(parts: list[Array]) -> Array:
-    """Packs numbers of one width into one.
-
-    Args:
-        parts: unsigned integers, the lowest first.
-    """
+    """Packs unsigned integers of one width, the lowest first, into one."""
     bits = 8 * parts[0].dtype.itemsize
     stacked = np.stack(np.broadcast_arrays(*parts), axis=-1)
     return np.ascontiguousarray(stacked).view(BITS[bits * len(parts)])[..., 0]

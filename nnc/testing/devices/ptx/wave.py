@@ -25,8 +25,8 @@ class Shape:
     """The grid and the blocks of a launch.
 
     Attributes:
-        grid: how many blocks, along x, y and z.
-        block: how many threads of a block, along x, y and z.
+        grid: the number of blocks along x, y and z.
+        block: the number of threads of a block along x, y and z.
         dynamic: bytes of shared memory beside the variables of the kernel.
     """
 
@@ -54,15 +54,13 @@ class Wave:
     """Blocks that run side by side.
 
     Args:
-        shape: of the launch.
         first: the number of the first block.
-        blocks: how many there are.
-        registers: how many the module has.
-        memory: of the launch.
-        shared: memory of the blocks.
-        local: memory of the threads.
-        parameters: bytes of parameter variables, and which are set, by name: one row for all threads, or one a thread.
-        counts: of the launch.
+        blocks: the number of blocks.
+        registers: the number of registers of the module.
+        shared: the shared memory of the blocks.
+        local: the local memory of the threads.
+        parameters: by name, the bytes of parameter variables, and which of these are set: one row for all threads, or one a
+            thread.
     """
 
     def __init__(
@@ -83,29 +81,17 @@ class Wave:
         self._special: dict[str, Array] = {}
 
     def lanes_of(self, mask: Mask) -> Array:
-        """Returns the numbers of threads.
-
-        Args:
-            mask: the threads.
-        """
+        """Returns the numbers of the threads of a mask."""
         return self.all_lanes if mask is None else np.flatnonzero(mask)
 
     def mask_of(self, mask: Mask) -> Array:
-        """Returns a mask that is written out.
-
-        Args:
-            mask: the threads.
-        """
+        """Returns a mask with an element for each thread."""
         if mask is not None:
             return mask
         return np.ones(self.lanes, bool) if self.exists is None else self.exists
 
     def special(self, name: str) -> Array:
-        """Returns a register that the machine sets: 32 bits, one element a thread or one for all.
-
-        Args:
-            name: of `SPECIAL`.
-        """
+        """Returns a register that the machine sets, one of `SPECIAL`: 32 bits, one element a thread or one for all."""
         if name not in self._special:
             self._special[name] = np.atleast_1d(SPECIAL[name](self)).astype(np.uint32)
         return self._special[name]
@@ -121,11 +107,7 @@ class Wave:
         return np.arange(self.lanes, dtype=np.int64) // self.shape.row + self.first
 
     def name_thread(self, lane: int) -> str:
-        """Returns a thread in words.
-
-        Args:
-            lane: its number in the wave.
-        """
+        """Names the thread of this number in the wave, for messages."""
         thread = tuple(int(part) for part in _coordinates(self.within[lane], self.shape.block))
         block = tuple(int(part) for part in _coordinates(self.block_ids[lane], self.shape.grid))
         return f"thread {thread} of block {block}"

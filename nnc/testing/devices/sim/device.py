@@ -29,10 +29,9 @@ class SimTransfer:
         """Copies a host array to a block.
 
         Args:
-            source: contiguous; it must stay as it is until the copy is done.
-            block: of the device.
-            stream: where the copy takes its turn.
-            first: the byte of the block where the elements begin.
+            source: a contiguous array; it must not change until the copy is done.
+            stream: the stream in which the copy is queued.
+            first: the byte of the block at which the elements begin.
         """
         lease, data = block.owner, _bytes_of(source)
         end = first + data.nbytes
@@ -47,9 +46,8 @@ class SimTransfer:
         """Copies the beginning of a block over a host array.
 
         Args:
-            block: of the device.
-            target: contiguous; its elements are known when the event is reached.
-            stream: where the copy takes its turn.
+            target: a contiguous array; its elements are known when the event is reached.
+            stream: the stream in which the copy is queued.
 
         Raises:
             DeviceError: nothing was ever written to the block.
@@ -68,14 +66,14 @@ class SimTransfer:
 
 
 def _view(x: Elements) -> NDArray:
-    """The elements as an array of the host."""
+    """Returns the elements as an array of the host."""
     lease: Lease = x.block.owner
     elements: NDArray = lease.bytes.view(x.dtype).reshape(x.shape)
     return elements
 
 
 def _bytes_of(array: NDArray) -> NDArray:
-    """The memory of a contiguous array, which the result shares."""
+    """Returns the memory of a contiguous array, which the result shares."""
     return array.reshape(-1).view("u1")
 
 
@@ -83,8 +81,8 @@ class SimDevice:
     """A simulated device.
 
     Args:
-        name: "sim:0", say.
-        seed: of the order in which streams run.
+        name: the device's name, such as "sim:0".
+        seed: the seed of the order in which streams run.
         capacity: bytes of its memory.
 
     Example:
@@ -128,7 +126,7 @@ class SimDevice:
         """Waits until the work on a block is done.
 
         Args:
-            block: of the pool.
+            block: a block of the pool.
 
         Raises:
             Exception: the work that should have written the block failed.
@@ -141,7 +139,7 @@ class SimDevice:
         """Returns blocks for work in the device's own stream.
 
         Args:
-            sizes: of each, and its content, for messages.
+            sizes: the bytes of each block, and a description of its content for messages.
 
         Raises:
             OutOfMemoryError: the device has none left; nothing is lost.
@@ -153,7 +151,7 @@ class SimDevice:
 
         Args:
             source: contiguous.
-            block: of the pool.
+            block: a block of the pool.
         """
         self.transfer.to_device(source.copy(), block, self.stream)
 
@@ -161,7 +159,7 @@ class SimDevice:
         """Gives a block back behind all work on it, before the next allocation.
 
         Args:
-            block: of the pool.
+            block: a block of the pool.
         """
         self.pool.drop(block, self.stream)
 
@@ -172,7 +170,7 @@ class SimDevice:
         """Queues a function of arrays in the device's own stream: it gets the bytes behind the addresses.
 
         Args:
-            name: of the work, for messages.
+            name: the work's name in messages.
             function: computes the results.
             operands: elements that it reads.
             results: elements that it computes.

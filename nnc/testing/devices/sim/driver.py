@@ -29,10 +29,6 @@ _COUNTER = SimKernel("count iterations", (Operand((), np.dtype(np.int64), (), 0,
 class SimDriver:
     """The functions that a compiled entry calls, for one simulated device.
 
-    Args:
-        queues: the streams of the device.
-        pool: the memory of the device.
-
     Attributes:
         table: the addresses of the functions, in the order of `SIGNATURES`.
     """
@@ -84,11 +80,7 @@ class SimDriver:
         return stream.number + 1
 
     def release(self, handles: Iterable[int]) -> None:
-        """Forgets kernels and events.
-
-        Args:
-            handles: of them.
-        """
+        """Forgets kernels and events."""
         for handle in handles:
             self._kernels.pop(handle, None)
             self._events.pop(handle, None)
@@ -165,11 +157,8 @@ class SimDriver:
     # -- capture -------------------------------------------------------------------------------------------------------
 
     def begin_capture(self, stream: SimStream) -> Any:
-        """Notes the work that is given to a stream, and to streams that wait for it, instead of queueing it, and returns the
-        table of the functions that do so. Other threads wait until the capture ends.
-
-        Args:
-            stream: in which the capture begins, and ends.
+        """Notes the work that is given to a stream, and to streams that wait for it, instead of queueing it. Returns the table
+        of the functions that do so. Other threads wait until the capture ends, in the stream in which it began.
         """
         self._queues.lock.acquire()
         if self._tracker is not None:
@@ -202,13 +191,6 @@ class SimDriver:
 
 
 def queue_kernel(stream: SimStream, pool: SimPool, kernel: LaunchedKernel, addresses: Sequence[int]) -> None:
-    """Queues a kernel in a stream.
-
-    Args:
-        stream: of the device.
-        pool: the memory of the device.
-        kernel: to run.
-        addresses: of its operands.
-    """
+    """Queues a kernel in a stream."""
     run, uses = kernel.bind(pool, addresses)
     stream.launch(kernel.name, run, uses, kernel.source or get_context().source or user_source())

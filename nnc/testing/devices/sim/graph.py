@@ -17,9 +17,7 @@ class SimGraph:
     """Captured work.
 
     Args:
-        queues: the streams of the device.
-        pool: the memory of the device.
-        nodes: kernels, each behind those that it follows.
+        nodes: the kernels, each behind those that it follows.
     """
 
     def __init__(self, queues: Queues, pool: SimPool, nodes: list[Node[LaunchedKernel]]) -> None:
@@ -28,18 +26,14 @@ class SimGraph:
         self._lanes: list[SimStream] = [queues.new_stream() for _ in range(lanes)]
 
     def order(self) -> set[tuple[int, int]]:
-        """Returns the pairs of nodes of which the first is done before the second begins."""
+        """Returns the pairs of nodes in which the first is done before the second begins."""
         before: list[set[int]] = []
         for node in self.nodes:
             before.append(set(node.after).union(*(before[i] for i in node.after)))
         return {(i, k) for k, earlier in enumerate(before) for i in earlier}
 
     def launch(self, stream: SimStream) -> bool:
-        """Queues all nodes behind the work of a stream, whose later work comes behind them; this is always possible.
-
-        Args:
-            stream: of the device.
-        """
+        """Queues all nodes behind the work of a stream, whose later work comes behind them; this is always possible."""
         start = stream.record()
         begun: dict[int, SimEvent] = {}
         for number, node in enumerate(self.nodes):

@@ -38,11 +38,11 @@ class LaunchedKernel(Protocol):
         ...
 
     def sized(self, grid: Extent, block: Extent, shared: int) -> LaunchedKernel:
-        """The kernel for a launch of this size."""
+        """Returns the kernel for a launch of this size."""
         ...
 
     def bind(self, pool: SimPool, addresses: Sequence[int]) -> Work:
-        """The work for these addresses."""
+        """Returns the work for these addresses."""
         ...
 
 
@@ -51,11 +51,11 @@ class Operand:
     """An array that a kernel is given by its address.
 
     Attributes:
-        shape: of the array.
-        dtype: of the array.
-        strides: in bytes.
-        first: of its bytes, from the address on: below 0 where a stride is negative.
-        end: behind the last of its bytes.
+        shape: the array's shape.
+        dtype: the array's dtype.
+        strides: the strides, in bytes.
+        first: the first of its bytes, counted from the address: below 0 where a stride is negative.
+        end: the byte behind the last one.
         writes: whether the kernel writes it.
 
     Example:
@@ -71,7 +71,7 @@ class Operand:
     writes: bool
 
     def use(self, pool: SimPool, address: int, who: str, source: SourceLine | None) -> Use:
-        """The bytes of the array at an address.
+        """Returns the bytes of the array at an address.
 
         Args:
             pool: the memory of the device.
@@ -93,7 +93,7 @@ class Operand:
         return self.end - self.first
 
     def view(self, use: Use | None) -> NDArray:
-        """The array in some bytes, for work on the device.
+        """Returns the array in some bytes, for work on the device.
 
         Args:
             use: its bytes, as `use` gave them; None for an array that has none.
@@ -113,7 +113,7 @@ class SimKernel:
     """A function on arrays of a simulated device.
 
     Attributes:
-        name: for messages.
+        name: the name in messages.
         operands: the arrays that it is given, in the order of its parameters; None for a parameter that is no address.
         run: computes, on arrays of the host; it gets None for such a parameter.
         more: memory that it uses besides.
@@ -136,7 +136,7 @@ class SimKernel:
     source: SourceLine | None = None
 
     def sized(self, grid: Extent, block: Extent, shared: int) -> SimKernel:
-        """The kernel for a launch of this size: a function of the host does not depend on it.
+        """Returns the kernel for a launch of this size: a function of the host does not depend on it.
 
         Args:
             grid: how many blocks of threads, along x, y and z.
@@ -146,11 +146,11 @@ class SimKernel:
         return self
 
     def bind(self, pool: SimPool, addresses: Sequence[int]) -> Work:
-        """The work for these addresses, and the bytes that it uses.
+        """Returns the work for these addresses, and the bytes that it uses.
 
         Args:
             pool: the memory of the device.
-            addresses: of the operands.
+            addresses: the addresses of the operands.
 
         Raises:
             DeviceError: an operand does not lie within one block.

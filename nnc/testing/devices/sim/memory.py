@@ -86,8 +86,8 @@ class Lease:
 
         Args:
             who: the work, for messages.
-            first: of the bytes.
-            end: behind the last of them.
+            first: the first byte.
+            end: the byte behind the last one.
             source: the user's line.
 
         Raises:
@@ -98,7 +98,7 @@ class Lease:
             raise user_error(DeviceError, who, problem, fix="pass the address of a larger block.", source=source)
 
     def describe(self) -> str:
-        """The block in words."""
+        """Returns the block in words."""
         return f"{self.label or 'a block'} ({self.nbytes:,} bytes on {self.pool.queues.device})"
 
     def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
@@ -160,7 +160,7 @@ class SimPool:
         """Gives a block back.
 
         Args:
-            block: of this pool.
+            block: a block of this pool.
             stream: work that is in it now may still use the block; work that is queued later must not.
 
         Raises:
@@ -177,16 +177,16 @@ class SimPool:
         the garbage collector in the middle of other work.
 
         Args:
-            block: of this pool.
+            block: a block of this pool.
             stream: frees it, behind the work of all streams on it.
         """
         self._dropped.append((block, stream))
 
     def find(self, address: int) -> tuple[Lease, int]:
-        """The block that an address lies in, and how many bytes from its beginning.
+        """Returns the block that an address lies in, and how many bytes from its beginning.
 
         Args:
-            address: as `Block.address`.
+            address: the address, as `Block.address`.
 
         Raises:
             DeviceError: no block lies there.
@@ -199,7 +199,7 @@ class SimPool:
         raise user_error(DeviceError, "find", problem, fix=fix)
 
     def largest(self, count: int = 5) -> list[Lease]:
-        """The largest blocks.
+        """Returns the largest blocks.
 
         Args:
             count: how many of them.
@@ -226,8 +226,8 @@ class SimPool:
             self.free(block, stream)
 
     def _reuse(self, size: int, stream: SimStream) -> _Region | None:
-        """The memory that was freed last, where its last work comes before the stream's next. Where there is none, but much that
-        waits for other streams: the memory that was freed first, and the stream waits, too.
+        """Returns the memory that was freed last, where its last work comes before the stream's next. Where there is none, but
+        much that waits for other streams: the memory that was freed first, and the stream waits, too.
         """
         alike = [region for region in reversed(self._idle) if region.bytes.nbytes == size]
         known = stream.known()

@@ -20,8 +20,8 @@ class Work:
 
     Attributes:
         stream: the number of the stream.
-        number: how many pieces of work the stream has had with it.
-        name: for messages.
+        number: the work's place in the stream, counted from 1.
+        name: the work's name in messages.
     """
 
     stream: int
@@ -60,26 +60,19 @@ class _Range:
 
 
 class Uses:
-    """The last uses of each byte of a block of memory.
-
-    Args:
-        nbytes: the size of the block.
-    """
+    """The last uses of each byte of a block of `nbytes` bytes."""
 
     def __init__(self, nbytes: int) -> None:
         self._ranges = [_Range(0, nbytes)]
 
     def find_conflict(self, first: int, end: int, writes: bool, clock: Mapping[int, int]) -> Work | None:
-        """Finds earlier work that uses some bytes, and that nothing orders before a new use.
+        """Returns earlier work that conflicts with a new use of bytes and that nothing orders before it; None where there is
+        none.
 
         Args:
-            first: of the bytes.
-            end: behind the last of them.
-            writes: whether the new use writes them.
-            clock: of the new use.
-
-        Returns:
-            the earlier work, or None.
+            first: the first byte of the use.
+            end: the byte behind the last one.
+            clock: the vector clock of the new use.
         """
         for part in self._part(first, end):
             others: list[Work | None] = [part.writer, *(part.readers if writes else ())]
@@ -89,15 +82,7 @@ class Uses:
         return None
 
     def add(self, work: Work, first: int, end: int, writes: bool, clock: Mapping[int, int]) -> None:
-        """Notes a use.
-
-        Args:
-            work: uses the bytes.
-            first: of the bytes.
-            end: behind the last of them.
-            writes: whether the work writes them.
-            clock: of the work.
-        """
+        """Notes a use."""
         for part in self._part(first, end):
             if writes:
                 part.writer, part.readers, part.is_filled = work, [], True
@@ -115,7 +100,7 @@ class Uses:
             part.is_filled = False
 
     def unfinished(self, clock: Mapping[int, int]) -> list[Work]:
-        """The work on any byte that a clock does not count as done."""
+        """Returns the work on any byte that a clock does not count as done."""
         found = [work for part in self._ranges for work in (part.writer, *part.readers) if work is not None]
         return [work for work in dict.fromkeys(found) if not work.is_before(clock)]
 

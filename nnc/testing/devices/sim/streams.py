@@ -30,8 +30,8 @@ class Use(NamedTuple):
 
     Attributes:
         lease: the memory of a block.
-        first: of the bytes, from the beginning of the block.
-        end: behind the last of them.
+        first: the first byte, counted from the beginning of the block.
+        end: the byte behind the last one.
         writes: whether the work writes them.
         has_gaps: whether some of them are none of the elements, so that they may hold nothing.
 
@@ -55,7 +55,7 @@ class Use(NamedTuple):
 
     @classmethod
     def whole(cls, lease: Lease, *, writes: bool) -> Use:
-        """The use of all bytes of a block.
+        """Returns the use of all bytes of a block.
 
         Args:
             lease: the memory of the block.
@@ -74,10 +74,10 @@ class _Item:
 
 
 class Outcome:
-    """Whether work came about.
+    """The outcome of work: done, or failed.
 
     Attributes:
-        error: of the work, or of work whose results it reads; None where all is well, or nothing has run yet.
+        error: the error of the work, or of work whose results it reads; None where all is well, or nothing has run yet.
     """
 
     def __init__(self) -> None:
@@ -89,8 +89,8 @@ class SimEvent:
 
     Args:
         queues: the streams of the device.
-        clock: of the mark: the work before it.
-        outcome: of the work that the host waits for.
+        clock: the vector clock of the mark: the work before it.
+        outcome: the outcome of the work that the host waits for.
 
     Example:
         >>> from nnc.testing.devices.sim import SimDevice
@@ -130,7 +130,7 @@ class SimStream:
 
     Args:
         queues: the streams of the device.
-        number: of this one.
+        number: the number of this stream.
 
     Example:
         >>> from nnc.testing.devices.sim import SimDevice
@@ -146,7 +146,7 @@ class SimStream:
         self.items: deque[_Item] = deque()
 
     def known(self) -> Clock:
-        """The clock of work that would be queued now."""
+        """Returns the clock of work that would be queued now."""
         merge(self.clock, self.queues.host)
         return self.clock
 
@@ -154,7 +154,7 @@ class SimStream:
         """Marks the place behind the work that is in the queue now.
 
         Args:
-            outcome: of the work that the host will wait for: its error is raised then.
+            outcome: the outcome of the work that the host will wait for: its error is raised then.
         """
         with self.queues.lock:
             self.queues.check("a stream")
@@ -167,7 +167,7 @@ class SimStream:
         """Lets the work that follows begin only when the event is reached.
 
         Args:
-            event: of a stream of the same device, or of another device.
+            event: an event of a stream of the same device, or of another device.
         """
         with self.queues.lock:
             self.queues.check("a stream")
@@ -186,14 +186,14 @@ class SimStream:
     ) -> Outcome:
         """Queues a piece of work.
 
-        Work that fails leaves its error in the memory that it should have written. Work that reads this memory fails alike, and the
-        host gets the error when it asks for the elements.
+        Work that fails leaves its error in the memory that it should have written. Work that reads this memory fails as well,
+        and the host gets the error when it asks for the elements.
 
         Returns:
             the outcome, which is known when an event behind the work is reached.
 
         Args:
-            name: of the work, for messages.
+            name: the work's name in messages.
             run: does it, on the bytes of the leases.
             uses: the bytes that it reads and writes.
             source: the user's line.
@@ -264,8 +264,7 @@ class Queues:
     """All streams of a device: one lock, one clock of the host, and the order in which work runs.
 
     Args:
-        device: the name of the device.
-        seed: of the order.
+        seed: seeds the order in which work runs.
     """
 
     def __init__(self, device: str, seed: int) -> None:
@@ -283,11 +282,7 @@ class Queues:
             return stream
 
     def check(self, who: str) -> None:
-        """Raises DeviceError where the device cannot be used any more.
-
-        Args:
-            who: wants to use it.
-        """
+        """Raises DeviceError where the device cannot be used any more; `who` is the subject of the message."""
         if os.getpid() != self.process:
             problem = f"{self.device} belongs to the process that this one was forked from."
             fix = 'start processes with multiprocessing.get_context("spawn").'
@@ -312,7 +307,7 @@ class Queues:
             merge(self.host, event.clock)
 
     def run_all(self) -> None:
-        """Runs all work, of which the host knows then."""
+        """Runs all work; the host knows of it then."""
         with self.lock:
             self.check("synchronize")
             while self._run_one():

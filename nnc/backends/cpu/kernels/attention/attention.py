@@ -1,4 +1,4 @@
-"""Printed kernel of attention: blocks of queries by blocks of keys, of which nothing is kept but in the caches.
+"""Printed kernel of attention: blocks of queries by blocks of keys, whose scores stay in the caches.
 
 Each block of queries has the greatest score so far, the sum of exponentials and the weighted values, which are scaled down when a
 greater score appears (Milakov and Gimelshein, 2018). Threads share heads and blocks of queries.

@@ -89,7 +89,7 @@ class _Gradient:
         self.bias = f"%out{self.wrt.index(BIAS)}" if BIAS in self.wrt else ""
 
     def native(self) -> Native:
-        """The finished kernel."""
+        """Returns the finished kernel."""
         form = self.form
         parts = math.prod(form.lead)
         volume = form.shared * form.blocks * form.volume * 5 // 2

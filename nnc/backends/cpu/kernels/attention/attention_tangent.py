@@ -42,7 +42,7 @@ class _Tangent:
         self.form = AttentionSizes.of(x, extras, step.params["scale"], step.params["reach"], machine)
 
     def native(self) -> Native:
-        """The finished kernel."""
+        """Returns the finished kernel."""
         printer, first = Printer(self.step, self.machine), self.first
         if not self.step.outputs[1].spec.size:
             return printer.native(inline=True)

@@ -61,7 +61,7 @@ class Tiling:
 
     @classmethod
     def of(cls, wide: DType, machine: Target) -> Tiling:
-        """The one for a machine."""
+        """Returns the one for a machine."""
         return cls(machine, wide, machine.vector_bytes // wide.itemsize, max(_ROWS[machine.vector_bytes]))
 
     @property
@@ -82,8 +82,8 @@ class Tiling:
 class MatrixProducts:
     """Multiplies matrices, by functions that all kernels share.
 
-    Products differ in little but where matrices lie, and LLVM takes longer for one than for most code around them. While a
-    product is computed, memory is asked for rows that are read soon but lie too far from each other for the processor to guess.
+    Products differ mainly in where matrices lie, and LLVM takes longer to compile one product than most code around it. A
+    product also prefetches rows that are read soon but lie too far apart for the processor to predict.
 
     Args:
         row_bytes: how many bytes of each such row are prefetched.
@@ -96,10 +96,10 @@ class MatrixProducts:
         self, code: Code, a: MatrixPlace, b: MatrixPlace, c: MatrixPlace, rows: Bound, terms: Bound, columns: int,
         *, adds: bool = False, factors: MatrixPlace | None = None, divisor: int = 1, ahead: Sequence[MatrixPlace] = (),
     ) -> None:  # fmt: skip
-        """c = a @ b; or c + a @ b; or c · factors + a @ b, with a factor for each column.
+        """Prints c = a @ b; or c + a @ b; or c · factors + a @ b, with a factor for each column.
 
         Args:
-            divisor: a number of which `rows` is a multiple.
+            divisor: a number that divides `rows`.
             ahead: matrices of which as many rows are prefetched; they may lie outside of memory.
         """
         kinds = (a.dtype, b.dtype, b.column, c.dtype, c.column)

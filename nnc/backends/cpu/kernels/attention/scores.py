@@ -38,7 +38,7 @@ class Extra:
 
     @classmethod
     def of(cls, name: str, view: View) -> Extra:
-        """A view."""
+        """Returns a view."""
         return cls(name, _stride(view, -2), _stride(view, -1), view.spec.dtype)
 
 
@@ -88,7 +88,7 @@ class AttentionSizes:
 
     @property
     def keys_divisor(self) -> int:
-        """A number of which the number of keys of each block is a multiple."""
+        """A number that divides the number of keys of each block."""
         return math.gcd(self.keys, MOST_ROWS)
 
     @property
@@ -197,8 +197,8 @@ def near(
     """The same numbers in the dtype of sums, neighbours side by side.
 
     Args:
-        dense: rows, too. At distances of a power of two they would share few places of the first cache, which shows
-            where many matrices are in use.
+        dense: whether rows lie side by side, too. At distances of a power of two they would share few places of the first
+            cache, which costs time where many matrices are in use.
     """
     unit = source.dtype.itemsize
     if source.dtype == tiling.wide and source.column == unit and not (dense and source.row != columns * unit):
@@ -243,8 +243,8 @@ class QueryBlock:
         return self.code.sub(self.end, self.first)
 
     def range(self, begin: Bound, end: Bound) -> tuple[Value, Value]:
-        """The keys of a span that some query of the block may attend to, from the first to behind the last, in whole tiles if the
-        span is.
+        """Returns the keys of a span that some query of the block may attend to, from the first to behind the last, in whole
+        tiles if the span is.
         """
         code, (before, after) = self.code, self.form.reach
         begin, end = code.integer(begin), code.integer(end)
@@ -269,7 +269,7 @@ class QueryBlock:
             yield v
 
     def _lanes(self, v: Bound, dtype: DType) -> Value:
-        """The numbers of a vector's queries within the block."""
+        """Returns the numbers of a vector's queries within the block."""
         code, lanes, kind = self.code, self.tiling.lanes, "i64" if dtype == dtypes.int64 else "i32"
         first = code.integer(times(code, v, lanes))
         known = known_integer(first)
@@ -278,7 +278,7 @@ class QueryBlock:
         return steps if known is not None else code.add(steps, code.splat(code.convert(first, dtype), lanes))
 
     def places(self, v: Bound, dtype: DType = dtypes.int64) -> Value:
-        """The numbers of the queries of a vector."""
+        """Returns the numbers of the queries of a vector."""
         code, steps = self.code, self._lanes(v, dtype)
         return code.intrinsic("smin", code.add(code.convert(self.first, dtype), steps), code.convert(self.last, dtype))
 
@@ -296,7 +296,7 @@ class QueryBlock:
         return self._pointers
 
     def column(self, pointer: str, step: int, dtype: DType, v: Bound) -> Value:
-        """A number of each query of a vector."""
+        """Returns a number of each query of a vector."""
         code = self.code
         if step == 0:
             return code.splat(code.load(pointer, dtype), self.tiling.lanes)

@@ -89,7 +89,7 @@ def _share_fill(printer: Printer, dtype: DType, mode: str) -> None:
 def locate_box(
     printer: Printer, x: View, sizes: Shape, strides: Shape, first: int, starts: Sequence[View], mode: str
 ) -> Value:
-    """The bytes to the first element of a box within x, whose starts are the inputs from number `first` on."""
+    """Returns the bytes to the first element of a box within x, whose starts are the inputs from number `first` on."""
     code, place = printer.main, printer.main.integer(0)
     for axis, start in enumerate(starts):
         free = x.spec.shape[axis] - sizes[axis]

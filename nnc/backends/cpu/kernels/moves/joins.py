@@ -59,7 +59,7 @@ class _Row:
 
 
 def join_many(step: Step, machine: Target) -> Native:
-    """The kernel of a `concatenate` step, whose result is not empty."""
+    """Returns the kernel of a `concatenate` step, whose result is not empty."""
     out, axis = step.outputs[0], step.params["axis"] % step.outputs[0].spec.ndim
     inner = _first_in_row(step, axis)
     looped = [a for a in range(inner) if a == axis or out.spec.shape[a] > 1]
@@ -80,7 +80,9 @@ def join_many(step: Step, machine: Target) -> Native:
 
 
 def _first_in_row(step: Step, axis: int) -> int:
-    """The axis, not in front of `axis`, from which on the bytes of each operand lie in a row, both there and in the result."""
+    """Returns the axis, not in front of `axis`, from which on the bytes of each operand lie in a row, both there and in the
+    result.
+    """
     views = [view for view in (*step.inputs, *step.outputs) if view.spec.size]
     first = step.outputs[0].spec.ndim
     while first > axis and all(_is_in_row(view, first - 1) for view in views):
@@ -95,7 +97,7 @@ def _is_in_row(view: View, axis: int) -> bool:
 
 
 def _text(rows: list[_Row], parts: int, steps: tuple[int, ...], grain: int) -> str:
-    """The kernel; its operand is a table of the pointers of parts and result."""
+    """Returns the kernel; its operand is a table of the pointers of parts and result."""
     main = Code("KERNEL", [("ptr", "table")])
     main.declare("declare void @nnc_parallel_for(ptr, ptr, i64, i64)")
     main.line(f"call void @nnc_parallel_for(ptr @KERNEL.part, ptr %table, i64 {len(rows)}, i64 {grain})")

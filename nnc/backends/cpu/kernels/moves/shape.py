@@ -48,7 +48,7 @@ def _view(step: Step, machine: Target) -> Native | None:
 
 
 def _reshape(step: Step, machine: Target) -> Native | None:
-    """A view, or a copy in the order of the elements, which a result without gaps allows."""
+    """Returns a view, or a copy in the order of the elements, which a result without gaps allows."""
     (x,), (out,) = step.inputs, step.outputs
     native = _view(step, machine)
     if native is not None or not is_contiguous(out.spec, out.strides):
@@ -77,7 +77,9 @@ def _concatenate(step: Step, machine: Target) -> Native | None:
 
 
 def _pad(step: Step, machine: Target) -> Native | None:
-    """The slabs around the operand, axis by axis, then the operand; all of the result where elements come to stand apart."""
+    """Returns the slabs around the operand, axis by axis, then the operand; all of the result where elements come to stand
+    apart.
+    """
     x, out = step.inputs[0], step.outputs[0]
     low, interior = step.params["low"], step.params["interior"]
     printer = Printer(step, machine)

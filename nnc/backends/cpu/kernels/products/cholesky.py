@@ -47,7 +47,7 @@ class _Factor:
         self.failed: Slot = code.slot(code.constant(False, dtypes.bool_))
 
     def print(self) -> Value:
-        """All panels."""
+        """Returns all panels."""
         whole = self.n // self.columns * self.columns
         if whole:
             with self.code.loop(0, whole, self.columns) as first:

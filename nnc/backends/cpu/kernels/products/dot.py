@@ -56,7 +56,7 @@ def _native(step: Step, machine: Target) -> Native | None:
 
 
 def _oriented(product: Product, machine: Target) -> Product:
-    """The product, or its transpose, so that neighbours in the result are neighbours in a vector."""
+    """Returns the product, or its transpose, so that neighbours in the result are neighbours in a vector."""
     turned, lies_along = product.turned(), along_terms(product, machine)
     if along_terms(turned, machine) and not (lies_along and product.columns.size <= turned.columns.size):
         return turned

@@ -67,7 +67,7 @@ def print_dots(printer: Printer, product: Product, wide: DType) -> None:
 def _print_sums(
     code: Code, product: Product, wide: DType, pointers: tuple[str, str], lanes: int, rows: int, loops: Loops
 ) -> Sums:
-    """The vectors of sums of some rows; long ones go piece by piece."""
+    """Returns the vectors of sums of some rows; long ones go piece by piece."""
     (a, b), (*outer, inner) = pointers, product.depth
     whole = inner.size // lanes * lanes
     counts = [*(axis.size for axis in outer), -(-inner.size // lanes)]

@@ -132,7 +132,7 @@ def _supports(machine: Target, specs: tuple[TensorSpec, ...], params: Mapping[st
 
 
 def print_epilogue(step: Step, machine: Target) -> Native:
-    """The kernel of a step whose product is a `dot`."""
+    """Returns the kernel of a step whose product is a `dot`."""
     epilogue = Epilogue.of(step.graphs[0], machine)
     if epilogue is None:
         raise InternalError("with_epilogue: the sub-graph is no product with elementwise commands")

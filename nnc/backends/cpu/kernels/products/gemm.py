@@ -161,8 +161,8 @@ def _as_it_lies(axes: Sequence[Axis]) -> list[TermLoop]:
 
 
 def _cut(sizes: Sequence[Bound], figures: Products) -> Cut | None:
-    """The cut of the terms of a tile that are not packed. Where they would fill a few panels, they go in pieces as long as a
-    panel's: to put the sums of a tile aside takes as long as 8 terms.
+    """Returns the cut of the terms of a tile that are not packed. Where they would fill a few panels, they go in pieces as long
+    as a panel's: to put the sums of a tile aside takes as long as 8 terms.
     """
     few = 8 * figures.panel_terms
     return cut_of(sizes, figures.summands, few) or cut_of(sizes, figures.panel_terms, figures.panel_terms)
@@ -201,13 +201,13 @@ def print_tiles(printer: Printer, product: Product, shape: Shape, finish: Finish
 
 
 def _moved(code: Code, pointers: Sequence[str], axis: Axis, index: Bound) -> list[str]:
-    """The pointers further along an axis."""
+    """Returns the pointers further along an axis."""
     return [code.offset(at, times(code, index, step)) for at, step in zip(pointers, axis.strides, strict=True)]
 
 
 def _sizes(code: Code, number: Bound, count: int, full: int, last: int, *, any_size: bool) -> Iterator[Bound]:
-    """The sizes of parts, the last of which is smaller: where code takes `any_size`, a size known at run time; else each size,
-    for code of its own.
+    """The sizes of parts; the last part is smaller. Code that takes `any_size` gets a size known at run time; otherwise each
+    size has code of its own.
     """
     if count == 1 or full == last:
         yield last
@@ -230,8 +230,8 @@ def _room_for_sums(code: Code, product: Product, shape: Shape) -> Destination:
 
 @dataclass(frozen=True)
 class _Part:
-    """Some panels, together `width` columns, and some rows, at these pointers: to the operands, the result and the tensors that
-    `finish` goes through. `sums` is where `finish` finds the sums.
+    """A part of a product: panels of `width` columns together, and rows, with pointers to the operands, the result and the
+    tensors that `finish` reads. `finish` finds the sums at `sums`.
     """
 
     printer: Printer
@@ -361,8 +361,9 @@ class _Part:
                     tile(at, high, high, code.sub(wanted, at))
 
     def _runs(self, begin: int, *, over: bool) -> list[tuple[int, Bound, int]]:
-        """The first row, the number of rows and the rows of a tile, of tiles with equally many, from the row `begin` on; where they
-        do not divide the number of rows, the last one lies `over` its neighbour, and writes the same once more, if it may.
+        """Returns the first row, the number of rows and the rows of a tile, of tiles with equally many, from the row `begin`
+        on; where they do not divide the number of rows, the last one lies `over` its neighbour, and writes the same once more,
+        if it may.
         """
         most = self.shape.tile.rows
         if not isinstance(self.rows, int):

@@ -1,8 +1,9 @@
 """Prints products of one row with a matrix whose rows lie one after the other: a vector times a matrix.
 
-Reading the matrix limits them: each of its elements is read once. So it is read in the order of memory, which the processor
-foresees, rather than in panels of columns: one row after the other is added to sums that stay in the nearest cache. Threads share
-the terms where there are too few columns to share; how many parts there are depends on the sizes alone, and so does the result.
+Reading the matrix limits them: each of its elements is read once. Hence the matrix is read in the order of memory, which the
+processor predicts, rather than in panels of columns: one row after the other is added to sums that stay in the nearest cache.
+Threads share the terms where there are too few columns to share; how many parts there are depends on the sizes alone, and so
+does the result.
 """
 
 from __future__ import annotations

@@ -92,9 +92,10 @@ def print_sums(
     """Prints the sums of one tile.
 
     Args:
-        more: the target has the sums of earlier terms. They are added in the end: terms that meet a large sum lose digits.
-        cut: the loop over terms that goes piece by piece.
-        panel: where the terms of the right operand are packed as they are read.
+        more: whether the target holds the sums of earlier terms. They are added last, because terms that are added to a large
+            sum lose digits.
+        cut: the loop over terms that is cut into pieces.
+        panel: the buffer in which the terms of the right operand are packed as they are read.
     """
     x, y, row, column = factors
     lanes, zero = tile.lanes, code.constant(0, tile.wide, tile.lanes)
@@ -226,10 +227,10 @@ def _over(code: Code, terms: TermLoop, x: str, y: str, carried: Sequence[Carried
 def print_panel(
     code: Code, tile: Tile, source: str, buffer: str, terms: TermLoop, column: Bound, width: Bound, *, whole: bool
 ) -> None:
-    """Packs a panel: for each term a row of vectors. Lanes past the last column hold any numbers, and are not stored.
+    """Packs a panel: for each term a row of vectors. Lanes past the last column hold arbitrary numbers, which are not stored.
 
     Args:
-        column: bytes from column to column.
+        column: bytes from one column to the next.
         whole: whether the number of terms is a multiple of a vector's lanes.
     """
     unit, lanes = tile.dtype.itemsize, tile.lanes
@@ -286,7 +287,7 @@ def shared_sums(
     tile: Tile, dtype: DType, axes: int, *, masked: bool, more: bool, packs: bool = False, turned: bool = False,
     cut: Cut | None = None,
 ) -> Native:  # fmt: skip
-    """The sums of tiles below each other, written as numbers of `dtype` that are neighbours in a row.
+    """Returns the sums of tiles below each other, written as numbers of `dtype` that are neighbours in a row.
 
     `kernel(x, y, target, panel, rows, width, row of x, row of the target, *axes)`, with the number of terms and the steps in both
     operands for each of the `axes` of terms, the last of which lies row by row in a packed panel. There are a tile's rows at least;
@@ -316,7 +317,7 @@ def shared_sums(
 
 @lru_cache(maxsize=TEXTS)
 def shared_panel(tile: Tile, step: int | None, column: int | None, *, masked: bool, whole: bool) -> Native:
-    """The packing of a panel: `kernel(source, buffer, terms, step, column, width)`.
+    """Returns the packing of a panel: `kernel(source, buffer, terms, step, column, width)`.
 
     `step` and `column` are the bytes from term to term and from column to column, None where they are arguments. Without `masked`,
     `width` is the panel's width. `whole`: the number of terms is a multiple of a vector's lanes.
@@ -331,6 +332,6 @@ def shared_panel(tile: Tile, step: int | None, column: int | None, *, masked: bo
 
 
 def alone(code: Code) -> Native:
-    """The kernel of one function `KERNEL`, whose body is printed."""
+    """Returns the kernel of one function `KERNEL`, whose body is printed."""
     code.ret(code.integer(0))
     return Native("\n".join([code.text(), *sorted(code.declarations), ""]))

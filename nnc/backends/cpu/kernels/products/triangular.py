@@ -86,7 +86,7 @@ class Solver:
 
     @classmethod
     def of(cls, system: System, machine: Target) -> Solver:
-        """The solver for a system, with tiles that fit into registers."""
+        """Returns the solver for a system, with tiles that fit into registers."""
         size = system.dtype.itemsize
         lanes = machine.vector_bytes // size
         while lanes > 2 and lanes // 2 >= system.width:
@@ -97,7 +97,7 @@ class Solver:
         return cls(system, lanes=lanes, rows=rows, buffered=buffered)
 
     def native(self, step: Step, machine: Target) -> Native:
-        """The finished kernel; it refuses a 0 on the diagonal."""
+        """Returns the finished kernel; it refuses a 0 on the diagonal."""
         system = self.system
         printer = Printer(step, machine, refuses=True)
         a, b, out = (
@@ -151,7 +151,7 @@ class Solver:
     def remainders(
         self, code: Code, pointers: list[str], buffer: str, at: Bound, rows: int, width: int
     ) -> list[list[Value]]:
-        """A tile of right-hand sides from row `at` on, less the contributions of the unknowns above."""
+        """Returns a tile of right-hand sides from row `at` on, less the contributions of the unknowns above."""
         system, lanes, dtype = self.system, self.lanes, self.system.dtype
         masks = masks_of(code, lanes, width)
         a = code.offset(pointers[0], times(code, at, system.a[0]))
@@ -192,7 +192,7 @@ class Solver:
                 write_row(code, code.offset(x, i * system.out[0]), v * lanes, system.out[1], value, mask, self.size)
 
     def _known(self, code: Code, out: str, buffer: str, p: Value, v: int, mask: Value | None) -> Value:
-        """A vector of a row that is solved."""
+        """Returns a vector of a row that is solved."""
         if self.buffered:
             row = code.offset(buffer, times(code, p, self.columns * self.size))
             return code.load(code.offset(row, v * self.lanes * self.size), self.system.dtype, self.lanes)

@@ -40,7 +40,7 @@ class SortLayout:
         return self.machine.sorting.registers * self.lanes
 
     def padded(self, n: int) -> int:
-        """The elements of a row with its padding."""
+        """Returns the elements of a row with its padding."""
         return -(-n // self.block) * self.block
 
     def load(self, code: Code, arrays: Sequence[str], at: Value, lanes: int) -> Element:
@@ -69,7 +69,7 @@ def _is_less(code: Code, a: Element, b: Element) -> Value:
 
 
 def exchange(code: Code, a: Element, b: Element) -> tuple[Element, Element]:
-    """The smaller and the greater of two registers' elements, lane by lane."""
+    """Returns the smaller and the greater of two registers' elements, lane by lane."""
     if len(a) == 1:
         return (code.intrinsic("umin", a[0], b[0]),), (code.intrinsic("umax", a[0], b[0]),)
     less = _is_less(code, a, b)
@@ -88,7 +88,7 @@ def _within(code: Code, a: Element, mask: int) -> Element:
 
 
 def backwards(code: Code, a: Element) -> Element:
-    """A register's elements in the other direction."""
+    """Returns a register's elements in the other direction."""
     return tuple(code.shuffle(x, range(x.lanes - 1, -1, -1)) for x in a)
 
 

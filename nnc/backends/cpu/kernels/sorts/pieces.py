@@ -57,9 +57,9 @@ class Pieces:
         """Sorts one row. Returns the shared fields.
 
         Args:
-            keys: memory for keys, None: some of `work`.
-            fill: makes keys of a range of positions.
-            place: writes the results of a piece, whose keys may be where results go.
+            keys: memory for the keys; None: a part of `work`.
+            fill: makes the keys of a range of positions.
+            place: writes the results of a piece, whose keys may lie where results go.
         """
         shared, ends = self.shared, code.offset(work, 2 * self._array)
         places = {"from0": keys or code.offset(work, self._array), "to0": work, "ends": ends}
@@ -107,7 +107,7 @@ class Pieces:
             place(code, "%args", begin, count, keys)
 
     def _arrays(self, code: Code, begin: Value) -> tuple[str, str]:
-        """The keys and the spare memory from a position on."""
+        """Returns the keys and the spare memory from a position on."""
         nbytes = code.mul(begin, code.integer(self.layout.kinds[0].itemsize))
         keys, spare = (code.offset(self.shared.pointer(code, "%args", name), nbytes) for name in ("from0", "to0"))
         return keys, spare
@@ -116,5 +116,5 @@ class Pieces:
         return code.offset(self.shared.pointer(code, "%args", "ends"), code.mul(number, code.integer(8)))
 
     def _end(self, code: Code, number: Value) -> Value:
-        """The begin of a piece, which is the end of the one before."""
+        """Returns the begin of a piece, which is the end of the one before."""
         return code.load(self._place(code, number), dtypes.int64)

@@ -18,7 +18,7 @@ from nnc.lower.kernels.masks import first_lanes
 _REGISTERS = (4, 8)
 _DEPTH = 64  # pieces that wait: the longer one of two does, so each is at most half as long as the one before
 _FACTOR = 6364136223846793005  # of Knuth's generator of random numbers
-LEAST = 48  # keys of which a pivot is chosen
+LEAST = 48  # keys from which a pivot is chosen
 
 
 def has_quicksort(layout: SortLayout) -> bool:
@@ -36,7 +36,7 @@ def _at(code: Code, array: str, i: Value, kind: DType) -> str:
 
 
 def _compress(code: Code, x: Value, mask: Value) -> Value:
-    """The chosen lanes, side by side from the first on."""
+    """Returns the chosen lanes, side by side from the first on."""
     kind = "i32" if x.dtype.itemsize == 4 else "i64"
     full = f"llvm.experimental.vector.compress.v{x.lanes}{kind}"
     code.declare(f"declare {x.type} @{full}({x.type}, <{x.lanes} x i1>, {x.type})")

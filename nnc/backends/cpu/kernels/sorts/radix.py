@@ -60,7 +60,7 @@ class Radix:
         """Sorts one row. Returns the shared fields.
 
         Args:
-            fill: makes elements of a range of positions.
+            fill: makes the elements of a range of positions.
             finish: writes their results.
         """
         shared = self.shared
@@ -81,7 +81,7 @@ class Radix:
         return args
 
     def _places(self, code: Code, work: str) -> dict[str, str]:
-        """The offsets of all parts in the memory of a row."""
+        """Returns the offsets of all parts in the memory of a row."""
         sizes = {f"{name}{k}": nbytes for k, nbytes in enumerate(self._arrays) for name in ("from", "to")}
         sizes["counts"] = 4 * self._digits * self.shared.parts
         places, at = {}, 0

@@ -57,7 +57,7 @@ class Keys:
         return tuple(code.constant((1 << 8 * kind.itemsize) - 1, kind, lanes) for kind in self.layout.kinds)
 
     def key(self, code: Code, element: Element) -> Value:
-        """The key of an element, in the dtype of its first array."""
+        """Returns the key of an element, in the dtype of its first array."""
         first = element[0]
         return code.shr(first, code.like(first, self.low)) if self.low else first
 

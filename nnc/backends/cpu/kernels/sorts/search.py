@@ -37,7 +37,7 @@ def _searchsorted(step: Step, machine: Target) -> Native | None:
         place, left = code.constant(0, dtypes.int64, value.lanes), n
 
         def skip(count: int) -> Value:
-            """The place behind the next `count` elements, where the last of them comes before the value."""
+            """Returns the place behind the next `count` elements, where the last of them comes before the value."""
             last = code.mul(code.add(place, code.like(place, count - 1)), code.like(place, stride))
             found = code.gather(row, last, kind) if value.lanes else code.load(code.offset(row, last), kind)
             before = code.compare(comes_after, key_of(code, found, False), wanted)

@@ -40,19 +40,19 @@ class Shared:
         return 8 * len(_FIELDS)
 
     def pointer(self, code: Code, args: str, name: str) -> str:
-        """A field that is a pointer."""
+        """Returns a field that is a pointer."""
         return code.let(f"load ptr, ptr {self.field(code, args, name)}")
 
     def integer(self, code: Code, args: str, name: str) -> Value:
-        """A field that is a number."""
+        """Returns a field that is a number."""
         return code.load(self.field(code, args, name), dtypes.int64)
 
     def field(self, code: Code, args: str, name: str) -> str:
-        """The address of a field."""
+        """Returns the address of a field."""
         return code.offset(args, 8 * _FIELDS.index(name))
 
     def begin(self, code: Code, pointers: Mapping[str, str]) -> str:
-        """The fields of a row that is about to be sorted: these pointers, and numbers that are 0."""
+        """Returns the fields of a row that is about to be sorted: these pointers, and numbers that are 0."""
         args = code.room(self.nbytes)
         for name, pointer in pointers.items():
             code.line(f"store ptr {pointer}, ptr {self.field(code, args, name)}")

@@ -175,7 +175,7 @@ def _nbytes(keys: Keys, n: int) -> int:
 
 
 def _at_once(keys: Keys, rows: int, n: int) -> int:
-    """The number of rows that have memory of their own at a time."""
+    """Returns the number of rows that have memory of their own at a time."""
     sorting = keys.machine.sorting
     return 1 if n >= sorting.shared_elements else min(rows, sorting.rows_at_once)
 

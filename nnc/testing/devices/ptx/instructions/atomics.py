@@ -35,7 +35,7 @@ _SCOPES = ("cta", "cluster", "gpu", "sys")
 
 
 def _function(instruction: Instruction, scope: Scope, name: str, kind: Type) -> Compute:
-    """The update of old values."""
+    """Returns the update of old values."""
     part = kind.part or kind
     if not kind.is_float or name in ("exch", "cas"):
         return _INTEGERS[name]

@@ -40,7 +40,7 @@ _COMBINE: dict[str, Test] = {"and": operator.and_, "or": operator.or_, "xor": op
 
 
 def _test_of(instruction: Instruction, scope: Scope, modifiers: Modifiers, kind: Type) -> Test:
-    """The comparison that the modifiers name."""
+    """Returns the comparison that the modifiers name."""
     flushes = modifiers.take("ftz")
     if not kind.is_float:
         tests = {**_ORDERED, **_UNSIGNED}
@@ -75,7 +75,9 @@ def _set_predicate(instruction: Instruction, scope: Scope) -> Step:
 
 
 def _both(test: Test, x: Array, y: Array, kind: Type) -> tuple[Array, Array]:
-    """The two predicates of a comparison: it and its opposite, or those of the lower and the upper one of packed numbers."""
+    """Returns the two predicates of a comparison: it and its opposite, or those of the lower and the upper one of packed
+    numbers.
+    """
     part = kind.part
     if part is None:
         result = test(x, y)

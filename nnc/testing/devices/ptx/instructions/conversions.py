@@ -46,7 +46,7 @@ def _integers(target: Type, saturates: bool) -> Compute:
 
 
 def _numbers(instruction: Instruction, scope: Scope, modifiers: Modifiers) -> Compute:
-    """The function of a conversion from or to floating-point numbers."""
+    """Returns the function of a conversion from or to floating-point numbers."""
     target, source = modifiers.kinds
     rounds_to_integer = modifiers.take(*_TO_INTEGER)
     mode = modifiers.take(*_TO_FLOAT) or "rn"

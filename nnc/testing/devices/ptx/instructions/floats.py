@@ -56,7 +56,7 @@ _ODD: dict[str, Compute] = {  # float64 of float32 and narrower numbers, rounded
 
 
 def _rounded(name: str, kind: Type, mode: str) -> Compute | None:
-    """The function of an opcode in a format, or None where there is none."""
+    """Returns the function of an opcode in a format, or None where there is none."""
     if kind.bits == 64 and mode != "rn":
         return None
     if name == "fma" and mode == "rn" and kind.bits >= 32:
@@ -84,12 +84,7 @@ def _then(first: Compute, second: Callable[[Array], Array]) -> Compute:
 
 
 def relu(values: Array, kind: Type) -> Array:
-    """Returns numbers with negative ones made 0.
-
-    Args:
-        values: as arrays of the type.
-        kind: a format.
-    """
+    """Returns the numbers with negative ones replaced by 0."""
     wide = widen(values, kind)
     return narrow(np.where(np.isnan(wide), np.nan, np.where(wide > 0, wide, 0.0)), kind)
 
@@ -180,14 +175,11 @@ def _fold(function: Compute, operands: tuple[Array, ...]) -> Array:
 
 
 def choose(x: Array, y: Array, kind: Type, is_max: bool, nan_wins: bool) -> Array:
-    """Returns the smaller or larger of two numbers, where -0 is less than 0.
+    """Returns the smaller or the larger of two numbers; -0 is less than 0.
 
     Args:
-        x: as arrays of the type.
-        y: the same.
-        kind: a format.
-        is_max: the larger one.
-        nan_wins: whether the result is NaN where one of them is; else it is the other one.
+        is_max: whether the larger one is returned.
+        nan_wins: whether the result is NaN if one operand is; otherwise it is the other operand.
     """
     left, right = widen(x, kind), widen(y, kind)
     tied = left == right

@@ -14,12 +14,7 @@ from nnc.testing.devices.ptx.wave import Wave
 
 
 def by_parts(function: Compute, kind: Type) -> Compute:
-    """Returns a function of packed numbers that computes each part on its own.
-
-    Args:
-        function: of the parts.
-        kind: of the packed numbers; others go to the function as they are.
-    """
+    """Returns a function that applies `function` to each part of packed numbers; numbers of other types it gets whole."""
     part = kind.part
     if part is None:
         return function
@@ -33,12 +28,7 @@ def by_parts(function: Compute, kind: Type) -> Compute:
 
 
 def multiply_high(x: Array, y: Array) -> Array:
-    """Returns the upper half of products.
-
-    Args:
-        x: integers.
-        y: integers of the same dtype.
-    """
+    """Returns the upper half of the products of two arrays of one integer dtype."""
     bits = 8 * x.dtype.itemsize
     if bits < 64:
         wide = np.dtype(f"{x.dtype.kind}{2 * x.dtype.itemsize}")
@@ -64,7 +54,7 @@ def _magnitude(x: Array) -> Array:
 
 
 def _divide(x: Array, y: Array) -> Array:
-    """The quotient, rounded towards 0; all bits of a division by 0 are set."""
+    """Returns the quotient, rounded towards 0; all bits of a division by 0 are set."""
     size, by = _magnitude(x), _magnitude(y)
     quotient = size // np.where(by == 0, size.dtype.type(1), by)
     quotient = np.where((x < 0) != (y < 0), np.negative(quotient), quotient)
@@ -101,7 +91,7 @@ def _funnel_right(low: Array, high: Array, by: Array) -> Array:
 
 
 def _extract(x: Array, first: Array, count: Array) -> Array:
-    """The bits of a field; signed ones repeat its top bit."""
+    """Returns the bits of a field; signed ones repeat its top bit."""
     bits = 8 * x.dtype.itemsize
     first, count = first & 0xFF, np.minimum(count & 0xFF, bits)
     field = _shift_right(x, first).view(f"u{x.dtype.itemsize}")
@@ -147,7 +137,7 @@ def _logic(x: Array, y: Array, z: Array, table: Array) -> Array:
 
 
 def _top_bit(x: Array) -> Array:
-    """The number of the highest bit that is set, or -1."""
+    """Returns the number of the highest bit that is set, or -1."""
     found = np.full(x.shape, -1, np.int64)
     rest = x
     for shift in (32, 16, 8, 4, 2, 1):

@@ -22,7 +22,7 @@ _POLICY = re.compile(r"^L[12]::")
 
 
 def _access(instruction: Instruction, scope: Scope) -> tuple[str, Type, int, bool]:
-    """The space, type, number of elements and constancy of a load or store."""
+    """Returns the space, type, number of elements and constancy of a load or store."""
     kept = [each for each in instruction.modifiers if not _POLICY.match(each)]
     plain = Instruction(".".join([instruction.name, *kept]), instruction.operands, None, False)
     modifiers = Modifiers(plain, scope)
@@ -38,11 +38,7 @@ def _access(instruction: Instruction, scope: Scope) -> tuple[str, Type, int, boo
 
 
 def width_of(instruction: Instruction) -> int | None:
-    """Returns the bytes of an element that an instruction loads, stores or updates, or None for others.
-
-    Args:
-        instruction: any.
-    """
+    """Returns the bytes of an element that an instruction loads, stores or updates, or None for others."""
     if instruction.name not in ("ld", "ldu", "st", "atom", "red"):
         return None
     bits = re.search(r"[subf](\d+)(x2)?$", instruction.opcode)
@@ -74,13 +70,11 @@ def load(
     """Returns elements of memory, one row a thread.
 
     Args:
-        wave: of the threads.
-        space: its name, or `generic`.
-        addresses: one element a thread of the wave, or one for all.
-        lanes: the threads.
+        space: the name of the space, or `generic`.
+        addresses: one for each thread of the wave, or one for all.
         item: bytes of an element.
-        count: elements of a thread.
-        constant: the kernel says that nobody writes there.
+        count: elements that each thread loads.
+        constant: whether the kernel promises that nobody writes there while it runs.
     """
     result = np.zeros((len(lanes), count), BITS[8 * item])
     for memory, rows, at in places(wave, space, addresses, lanes):
@@ -91,13 +85,8 @@ def load(
 
 
 def places(wave: Wave, space: str, addresses: Array, lanes: Array) -> list[tuple[Memory, Array | slice, Array]]:
-    """Returns the memories that addresses lie in, the rows of the threads there, and their addresses within.
-
-    Args:
-        wave: of the threads.
-        space: its name, or `generic`.
-        addresses: one element a thread of the wave, or one for all.
-        lanes: the threads.
+    """Returns the memories in which addresses lie; for each, the rows of the threads with addresses there, and those addresses
+    within it.
     """
     memories: dict[str, Memory] = {"shared": wave.shared, "local": wave.local}
     at = np.broadcast_to(addresses, wave.lanes)[lanes]
@@ -157,7 +146,7 @@ def _store(instruction: Instruction, scope: Scope) -> Step:
 
 
 def _parameter(scope: Scope, text: str) -> tuple[str, int]:
-    """The variable of a parameter, and the offset within."""
+    """Returns the variable of a parameter, and the offset within."""
     match = re.match(r"^\[([\w$.%]+)(?:\+(\d+))?\]$", text)
     if match is None or not any(each.name == match[1] for each in scope.parameters()):
         return scope.unknown(Instruction("param", (text,), None, False), "it is no parameter")

@@ -23,13 +23,13 @@ _GROUP, _MEMBER = np.arange(WARP) >> 2, np.arange(WARP) & 3  # the row and the c
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """Places of the parts of the left and of the right matrix.
+    """The places in the left and in the right matrix of the numbers that registers hold.
 
     Attributes:
         depth: columns of the left matrix.
-        packed: numbers of a register.
-        left: registers of the left matrix: how many rows and columns each lies behind the first.
-        right: registers of the right matrix: how many rows each lies behind the first.
+        packed: numbers in one register.
+        left: for each register of the left matrix, how many rows and columns it lies behind the first.
+        right: for each register of the right matrix, how many rows it lies behind the first.
     """
 
     depth: int

@@ -53,12 +53,7 @@ def _is_space(instruction: Instruction, scope: Scope) -> Step:
 
 
 def is_in(addresses: Array, space: str) -> Array:
-    """Returns whether generic addresses lie in a space.
-
-    Args:
-        addresses: uint64.
-        space: its name.
-    """
+    """Returns which generic addresses lie in the space of this name."""
     if space in WINDOWS:
         return (addresses >= WINDOWS[space]) & (addresses < WINDOWS[space] + WINDOW)
     return ~is_in(addresses, "shared") & ~is_in(addresses, "local")

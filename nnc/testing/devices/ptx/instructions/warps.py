@@ -26,12 +26,7 @@ _SOURCES: dict[str, Callable[[Array, Array, Array, Array], Array]] = {  # lane, 
 
 
 def members_of(instruction: Instruction, scope: Scope) -> Read | None:
-    """Returns a function that reads the mask of members of an instruction, or None where it has none.
-
-    Args:
-        instruction: any.
-        scope: of its function.
-    """
+    """Returns a function that reads an instruction's mask of members; None where the instruction has none."""
     if instruction.opcode.startswith("bar.warp.sync"):
         return scope.read(instruction.operands[0], U32)
     if instruction.name == "mma":
@@ -42,12 +37,10 @@ def members_of(instruction: Instruction, scope: Scope) -> Read | None:
 
 
 def missing_lanes(wave: Wave, mask: Mask, members: Array) -> Array:
-    """Returns which threads are named by others of their warp and do not take part, or take part without being named.
+    """Finds threads that others of their warp name as members but that do not take part, and threads that take part unnamed.
 
     Args:
-        wave: of the threads.
-        mask: the threads that take part.
-        members: masks that they name.
+        members: the mask that each thread names.
     """
     active = wave.mask_of(mask)
     if (members == np.uint32(0xFFFFFFFF)).all():
@@ -121,7 +114,7 @@ def _vote(instruction: Instruction, scope: Scope) -> Step:
 
 
 def _ballot(rows: Array) -> Array:
-    """The bits of the lanes of each warp."""
+    """Returns the bits of the lanes of each warp."""
     return np.packbits(rows, axis=1, bitorder="little").view(np.uint32)[:, 0]
 
 
