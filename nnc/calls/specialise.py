@@ -51,7 +51,7 @@ class SpecialisedCall(Protocol):
 
     @property
     def casts(self) -> Sequence[Callable[[Any], Any] | None]:
-        """How operands that are numbers are converted; None for arrays."""
+        """The conversions of operands that are numbers; None for arrays."""
 
 
 @dataclass(slots=True)
