@@ -84,8 +84,8 @@ def wide_results(graph: Graph, inputs: list[NDArray]) -> tuple[list[NDArray], fl
             terms.append(np.abs(wide[0]).max(initial=0))
         with np.errstate(all="ignore"):
             found = np.asarray(reference[command](*wide, **params))
-        kept = next((np.asarray(x).dtype for x in operands if dtypes.is_float(np.asarray(x).dtype)), found.dtype)
-        return [found.astype(kept) if exact and found.dtype == np.float64 else found]
+            kept = next((np.asarray(x).dtype for x in operands if dtypes.is_float(np.asarray(x).dtype)), found.dtype)
+            return [found.astype(kept) if exact and found.dtype == np.float64 else found]
 
     return [np.asarray(x) for x in graph.evaluate([x.copy() for x in inputs], run)], max(terms)
 
