@@ -21,7 +21,11 @@ COLLECTING = 1.0  # seconds that a file of tests costs, beside its tests
 FIRST = 4.0  # seconds of the tests that run first, in a process of their own: most mutants fall there, and few files are read
 SLOWER = 5.0  # times the expected duration after which a test is taken to hang
 FEW = 40  # tests; where fewer enter a function, tests of its file are chosen as well: a function behind a cache is entered once
-WHOLE = ("tests/test_public_signatures.py", "tests/test_frozen.py", "tests/golden/")  # look at more than they call
+WHOLE = (
+    "tests/docs/test_public_signatures.py",
+    "tests/unit/test_frozen.py",
+    "tests/golden/",
+)  # look at more than they call
 TAIL = 400  # characters of the tests' output that a report shows
 
 

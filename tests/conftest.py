@@ -15,8 +15,8 @@ from hypothesis import HealthCheck, settings
 from tests.sampling import left_out
 
 collect_ignore = [
-    "device/cuda/stand_in.py",  # it makes a device of this process
-    "nn/make_oracles.py",  # a script, which needs PyTorch
+    "devices/cuda/stand_in.py",  # it makes a device of this process
+    "contract/nn/make_oracles.py",  # a script, which needs PyTorch
 ]
 _SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
 settings.register_profile("dev", max_examples=20, deadline=None, suppress_health_check=_SLOW)

@@ -1,3 +1,0 @@
-"""Fixtures of tests of CUDA's kernels."""
-
-from tests.lower.conftest import written  # noqa: F401  (waits for files that are written in the background)

@@ -1,5 +1,0 @@
-"""The fixtures of lowering's tests, for tests of programs that run."""
-
-from tests.lower.conftest import agree, compile_graph, written
-
-__all__ = ["agree", "compile_graph", "written"]
