@@ -1,7 +1,7 @@
 """All functions of one real number, and their first three derivatives, from 1e-300 to 1e300 and below 0, against mpmath.
 
-The numbers are stored (tests/contract/programs/one_variable.py makes them). Results are within 8 units in the last place; EXCEPTIONS
-lists those that are not, each with its reason.
+The numbers are stored (tests/contract/programs/one_variable.py makes them). Results are within 8 units in the last place;
+EXCEPTIONS lists those that are not, each with its reason.
 """
 
 from __future__ import annotations
