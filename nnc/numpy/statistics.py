@@ -162,6 +162,7 @@ def _rows(m: Any, rowvar: bool) -> Array:
 
 
 @spelled
+@keeps_weakness
 def corrcoef(x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True) -> Array:
     """Returns the correlation coefficients of variables; arguments as in `cov`.
 
