@@ -18,7 +18,15 @@ from nnc.commands import constants, indexing
 from nnc.commands import elementwise as ew
 from nnc.commands import sort as commands
 from nnc.commands.elementwise import ORDERED
-from nnc.commands.promote import as_operand, as_operands, astype, broadcast_to_shape, promote, promote_compared
+from nnc.commands.promote import (
+    as_operand,
+    as_operands,
+    astype,
+    broadcast_to_shape,
+    dtype_of,
+    promote,
+    promote_compared,
+)
 from nnc.commands.rules import check_dtype
 from nnc.numpy import elementwise as el
 from nnc.numpy.joining import concatenate
@@ -244,12 +252,15 @@ def isin(x: ArrayLike, test_elements: ArrayLike, *, assume_unique: bool = False,
 
 def _distinct(
     where: str, x: Any, y: Any, keep: Callable[[Array, Array, Array], Any], both: bool, size: Any, fill_value: Any,
-    promotes: bool = True,
+    keeps_integers: bool = False,
 ) -> Array:  # fmt: skip
-    """Returns the distinct elements, sorted, of `x` (with `both` also of y) for which `keep(elements, x, y)` is true."""
+    """Returns the distinct elements, sorted, of `x` (with `both` also of y) for which `keep(elements, x, y)` is true; with
+    `keeps_integers`, integers stay in their own dtypes.
+    """
     given = as_operands((x, y), where)
     with at_once(*given) if size is None else nullcontext():
-        x, y = (ravel(v) for v in (promote(*given, where=where) if promotes else given))
+        are_integers = all(dtypes.is_integer(dtype_of(v)) for v in given)
+        x, y = (ravel(v) for v in (given if keeps_integers and are_integers else promote(*given, where=where)))
         return _chosen(where, x, y, keep, both, size, fill_value)
 
 
@@ -308,7 +319,7 @@ def setdiff1d(
         >>> nnp.setdiff1d([1, 2, 3], [2])
         Array([1, 3], dtype=int64)
     """
-    return _distinct("setdiff1d", x1, x2, lambda elements, x, y: ~isin(elements, y), False, size, fill_value, False)
+    return _distinct("setdiff1d", x1, x2, lambda elements, x, y: ~isin(elements, y), False, size, fill_value, True)
 
 
 @spelled

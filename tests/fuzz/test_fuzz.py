@@ -107,7 +107,9 @@ def test_programs_of_a_seed_are_always_the_same() -> None:
     assert [generate((3, i), offers) for i in range(5)] == [generate((3, i), offers) for i in range(5)]
 
 
-def test_a_crash_is_found_in_a_process_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_crash_is_found_in_a_process_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_registries: None
+) -> None:
     (tmp_path / "crashing_plugin.py").write_text(
         "import os\n"
         "from nnc.graph import Kernel, Rules, add_kernel, register\n"
@@ -123,7 +125,9 @@ def test_a_crash_is_found_in_a_process_of_its_own(tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.slow
-def test_a_process_that_gives_no_answer_shows_where_it_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_gives_no_answer_shows_where_it_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_registries: None
+) -> None:
     (tmp_path / "waiting_plugin.py").write_text(
         "import time\n"
         "from nnc.graph import Kernel, Rules, add_kernel, register\n"

@@ -139,3 +139,25 @@ def test_a_sub_interpreter_is_refused_with_the_reason() -> None:
     code = f"import sys, {name} as s; s.run_string(s.create({made}), {path} + {chr(10) + begin!r})"
     text = run(code)
     assert "this is a sub-interpreter" in text and "Fix: import nnc in the main interpreter" in text
+
+
+def test_kernels_are_found_without_imports_of_the_modules_that_have_them() -> None:
+    code = """
+import importlib, pkgutil, nnc
+from nnc.device import load_kernels
+from nnc.graph import COMMANDS
+from nnc.graph.registry import kernel
+
+def found():
+    return {str(command): sorted((each.backend, each.device) for each in kernel.get(command, ())) for command in commands}
+
+load_kernels(), load_kernels("cuda")
+commands = list(COMMANDS.values())
+before = found()
+for module in pkgutil.walk_packages(nnc.__path__, "nnc."):
+    if not module.name.endswith("__main__"):
+        importlib.import_module(module.name)
+assert ("printed", "cuda") in before["fused"] and ("cpu", "cpu") in before["sort"]
+print([name for name, kernels in found().items() if kernels != before[name]])
+"""
+    assert run(code).strip() == "[]"

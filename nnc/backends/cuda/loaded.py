@@ -1,11 +1,31 @@
 """All kernels for CUDA: importing this module registers them."""
 
+# ruff: noqa: F401  (imported to be registered)
+
 from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
+import nnc.backends.cuda.kernels.arg_reduce
+import nnc.backends.cuda.kernels.bins
+import nnc.backends.cuda.kernels.complexes
+import nnc.backends.cuda.kernels.empties
+import nnc.backends.cuda.kernels.fills
+import nnc.backends.cuda.kernels.fused
+import nnc.backends.cuda.kernels.gather
+import nnc.backends.cuda.kernels.moves
+import nnc.backends.cuda.kernels.pooling
+import nnc.backends.cuda.kernels.scan
+import nnc.backends.cuda.kernels.scatter
+import nnc.backends.cuda.kernels.search
+import nnc.backends.cuda.kernels.sort
+import nnc.backends.cuda.kernels.threefry
+import nnc.backends.cuda.kernels.triangular
+import nnc.backends.cuda.libraries.cupy_arrays
+import nnc.backends.cuda.libraries.dot
+import nnc.backends.cuda.libraries.nccl
 from nnc.backends.cuda.compiler.compiler import CudaCompiler
 from nnc.backends.numpy_ref import choose_kernel
 from nnc.device import CPU, load_kernels

@@ -21,7 +21,7 @@ from docs.runtime_names import RuntimeNames, has_docstring
 
 ROOT = Path(__file__).parents[3]
 HEADING = re.compile(r'"heading": "(.*?)"')
-LISTED = ROOT / "tests" / "public_signatures.txt"
+LISTED = ROOT / "tests" / "docs" / "public_signatures.txt"
 
 
 @pytest.fixture(scope="module")

@@ -62,7 +62,7 @@ def test_abstract_models_and_limited_depth() -> None:
         "", "conv1", "bn1", "maxpool", "layer1", "layer2", "layer3", "layer4", "fc",
     ]  # fmt: skip
     assert found.parameters == 25_557_032
-    assert 8.1e9 < found.flops < 8.4e9  # twice the 4.1e9 multiplications that are published
+    assert 8.1e9 < found.flops < 8.45e9  # twice the 4.1e9 multiplications that are published, and moments of rows
     assert found.rows[1].outputs[0].shape == (1, 64, 112, 112)
 
 
