@@ -28,3 +28,8 @@ def later(module: str, name: str) -> Callable[..., Any]:
 
     call.__name__, call.find = name, find  # type: ignore[attr-defined]
     return call
+
+
+def resolve(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns the function that `later` stands for; others as they are."""
+    return getattr(function, "find", lambda: function)()

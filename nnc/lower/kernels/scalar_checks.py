@@ -15,6 +15,7 @@ from typing import Any
 
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
+from nnc.base.later import resolve
 from nnc.errors import NncError, RegistryError, user_error
 from nnc.graph import Command, TensorSpec, infer
 from nnc.graph.registry import exact
@@ -265,9 +266,9 @@ class _Checked(Operations):
                 f"`{name}` is given {dtype.name}", "use it for the dtypes that have it, or another function."
             )
         try:
-            inspect.signature(function).bind(*arguments)
+            inspect.signature(resolve(function)).bind(*arguments)
         except TypeError:
-            count = len(inspect.signature(function).parameters)
+            count = len(inspect.signature(resolve(function)).parameters)
             raise _WrongExpressionError(
                 f"`{name}` takes {count} operands, and is given {len(arguments)}", f"give it {count} operands."
             ) from None
