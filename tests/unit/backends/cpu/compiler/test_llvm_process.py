@@ -183,7 +183,8 @@ assert np.asarray(third(nnc.asarray([1.0, 4.0]))).tolist() == [2.0, 11.0]
 assert helpers() == [helper]
 print("done")
 """
-WAITING = "print(*helpers(), flush=True); time.sleep(60)"
+# A signal that arrives just before a sleep is seen after it.
+WAITING = "print(*helpers(), flush=True); [time.sleep(0.1) for _ in range(600)]"
 
 
 def started(script: str, folder: Path, **settings: str) -> subprocess.Popen[str]:
