@@ -22,7 +22,8 @@ def _operands(k: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> Operands:
         p: probability of 1, in [0, 1].
         loc: shift of the counts.
 
-    Example: np.asarray([0, 1, 2]), 0.25
+    Example:
+        np.asarray([0, 1, 2]), 0.25
     logpmf: k log(p) + (1 − k) log(1 − p) for k − loc of 0 and 1, else −∞
         [-0.28768206, -1.3862944 ,        -inf]
     pmf: p at 1, 1 − p at 0

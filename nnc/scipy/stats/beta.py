@@ -47,7 +47,8 @@ def _operands(x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scal
         loc: the least number.
         scale: length of the interval, above 0.
 
-    Example: np.asarray([0.25, 2.0]), 3.0, 2.0
+    Example:
+        np.asarray([0.25, 2.0]), 3.0, 2.0
     logpdf: (a − 1) log(y) + (b − 1) log(1 − y) − log(B(a, b) scale) for 0 ≤ y ≤ 1, −∞ beyond
         [-0.57536414,        -inf]
     pdf: yᵃ⁻¹ (1 − y)ᵇ⁻¹ / (B(a, b) scale) for 0 ≤ y ≤ 1, 0 beyond

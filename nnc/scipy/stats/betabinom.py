@@ -29,7 +29,8 @@ def _operands(k: ArrayLike, n: ArrayLike, a: ArrayLike, b: ArrayLike, loc: Array
         b: the second one, above 0.
         loc: shift of the counts.
 
-    Example: np.asarray([0, 1, 5]), 4, 2.0, 3.0
+    Example:
+        np.asarray([0, 1, 5]), 4, 2.0, 3.0
     logpmf: log(n! / (k! (n − k)!)) + log(B(k + a, n − k + b) / B(a, b)) for 0 ≤ k ≤ n, −∞ beyond
         [-1.5404451, -1.2527629,       -inf]
     pmf: n! / (k! (n − k)!) · B(k + a, n − k + b) / B(a, b) for 0 ≤ k ≤ n, 0 beyond

@@ -35,7 +35,8 @@ def _operands(k: ArrayLike, n: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> O
         p: probability of a success, in [0, 1].
         loc: shift of the counts.
 
-    Example: np.asarray([0, 1, 5]), 4, 0.25
+    Example:
+        np.asarray([0, 1, 5]), 4, 0.25
     logpmf: log(n! / (k! (n − k)!)) + k log(p) + (n − k) log(1 − p) for 0 ≤ k ≤ n, −∞ beyond
         [-1.1507283, -0.8630462,       -inf]
     pmf: n! / (k! (n − k)!) · pᵏ (1 − p)ⁿ⁻ᵏ for 0 ≤ k ≤ n, 0 beyond

@@ -45,7 +45,8 @@ def _operands(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Operand
         loc: median.
         scale: half of the width at half of the maximum, above 0.
 
-    Example: np.asarray([0.0, 2.0])
+    Example:
+        np.asarray([0.0, 2.0])
     logpdf: −log(π (1 + y²)) − log(scale)
         [-1.14472989, -2.7541678 ]
     pdf: 1 / (π (1 + y²) scale)

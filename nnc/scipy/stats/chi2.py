@@ -34,7 +34,8 @@ def _operands(x: ArrayLike, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike 
         loc: the least number.
         scale: factor of its width, above 0.
 
-    Example: np.asarray([-1.0, 2.0]), 3.0
+    Example:
+        np.asarray([-1.0, 2.0]), 3.0
     logpdf: (df / 2 − 1) log(y / 2) − y / 2 − log(2 Γ(df / 2) scale) for y ≥ 0, −∞ below
         [       -inf, -1.57236494]
     pdf: (y / 2)^(df / 2 − 1) exp(−y / 2) / (2 Γ(df / 2) scale) for y ≥ 0, 0 below

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -133,7 +134,7 @@ def of_q(q: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Operands:
 
 
 @dataclass(frozen=True)
-class Family(Generic[P]):
+class Family(ABC, Generic[P]):
     """A family of distributions, which makes the functions of its module.
 
     Args:
@@ -180,7 +181,8 @@ class Family(Generic[P]):
         texts = dict(re.findall(r"^ +(\w+): *(.*)$", self.operands.__doc__ or "", re.MULTILINE))
         results = dict(re.findall(r"^ +(\w+):.*\n +(\[.*\])$", self.operands.__doc__ or "", re.MULTILINE))
         formula = texts.get(function)
-        numbers = texts.get("Example", "")
+        example = re.search(r"Example:\n +(.*)", self.operands.__doc__ or "")
+        numbers = example[1] if example is not None else ""
         dtype = self.dtype
         if first is _PROBABILITY:
             numbers = re.sub(r"\[.*?\]", self.probabilities, numbers)
@@ -202,11 +204,13 @@ class Family(Generic[P]):
         ]
         return "\n    ".join(lines)
 
+    @abstractmethod
     def _run(self, function: str, formula: Formula, operands: Operands) -> Array:
-        raise NotImplementedError
+        """Returns the values of a function of numbers."""
 
+    @abstractmethod
     def _quantile(self, function: str, formula: Formula, operands: Operands) -> Array:
-        raise NotImplementedError
+        """Returns the values of a function of probabilities."""
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,8 @@ def _operands(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Operand
         loc: the least number.
         scale: mean distance from loc, above 0.
 
-    Example: np.asarray([-1.0, 2.0])
+    Example:
+        np.asarray([-1.0, 2.0])
     logpdf: −y − log(scale) for y ≥ 0, −∞ below
         [-inf,  -2.]
     pdf: exp(−y) / scale for y ≥ 0, 0 below

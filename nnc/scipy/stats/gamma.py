@@ -29,7 +29,8 @@ def _operands(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike =
         loc: the least number.
         scale: factor of its width, above 0; the mean is loc + a · scale.
 
-    Example: np.asarray([-1.0, 2.0]), 3.0
+    Example:
+        np.asarray([-1.0, 2.0]), 3.0
     logpdf: (a − 1) log(y) − y − log(Γ(a) scale) for y ≥ 0, −∞ below
         [       -inf, -1.30685282]
     pdf: yᵃ⁻¹ exp(−y) / (Γ(a) scale) for y ≥ 0, 0 below

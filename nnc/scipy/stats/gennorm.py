@@ -44,7 +44,8 @@ def _operands(x: ArrayLike, beta: ArrayLike, loc: ArrayLike = 0, scale: ArrayLik
         loc: shift of the distribution.
         scale: factor of its width, above 0.
 
-    Example: np.asarray([-1.0, 2.0]), 1.5
+    Example:
+        np.asarray([-1.0, 2.0]), 1.5
     logpdf: log(β / (2 Γ(1 / β) scale)) − |y|^β
         [-1.59083235, -3.41925947]
     pdf: β / (2 Γ(1 / β) scale) · exp(−|y|^β)

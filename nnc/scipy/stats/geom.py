@@ -33,7 +33,8 @@ def _operands(k: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> Operands:
         p: probability of a success, above 0 and up to 1.
         loc: shift of the counts.
 
-    Example: np.asarray([0, 1, 2]), 0.25
+    Example:
+        np.asarray([0, 1, 2]), 0.25
     logpmf: (k − 1) log(1 − p) + log(p) for k ≥ 1, −∞ below
         [      -inf, -1.3862944, -1.6739764]
     pmf: (1 − p)ᵏ⁻¹ p for k ≥ 1, 0 below

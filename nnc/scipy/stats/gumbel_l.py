@@ -17,7 +17,8 @@ def _operands(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Operand
         loc: mode.
         scale: factor of its width, above 0.
 
-    Example: np.asarray([-1.0, 2.0])
+    Example:
+        np.asarray([-1.0, 2.0])
     logpdf: y − exp(y) − log(scale)
         [-1.36787944, -5.3890561 ]
     pdf: exp(y − exp(y)) / scale

@@ -27,7 +27,8 @@ def _operands(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Operand
         loc: mode.
         scale: factor of its width, above 0.
 
-    Example: np.asarray([-1.0, 2.0])
+    Example:
+        np.asarray([-1.0, 2.0])
     logpdf: −y − exp(−y) − log(scale)
         [-1.71828183, -2.13533528]
     pdf: exp(−y − exp(−y)) / scale

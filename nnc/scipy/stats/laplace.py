@@ -35,7 +35,8 @@ def _operands(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Operand
         loc: median.
         scale: mean distance from loc, above 0.
 
-    Example: np.asarray([-1.0, 2.0])
+    Example:
+        np.asarray([-1.0, 2.0])
     logpdf: −|y| − log(2 scale)
         [-1.69314718, -2.69314718]
     pdf: exp(−|y|) / (2 scale)

@@ -27,7 +27,8 @@ def _operands(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Operand
         loc: mean.
         scale: factor of its width, above 0.
 
-    Example: np.asarray([-1.0, 2.0])
+    Example:
+        np.asarray([-1.0, 2.0])
     logpdf: −y − 2 log(1 + exp(−y)) − log(scale)
         [-1.62652338, -2.25385602]
     pdf: exp(−y) / ((1 + exp(−y))² scale)

@@ -32,7 +32,8 @@ def _operands(k: ArrayLike, n: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> O
         p: probability of a success, above 0 and up to 1.
         loc: shift of the counts.
 
-    Example: np.asarray([0, 1, 5]), 4, 0.25
+    Example:
+        np.asarray([0, 1, 5]), 4, 0.25
     logpmf: log(Γ(k + n) / (k! Γ(n))) + n log(p) + k log(1 − p) for k ≥ 0, −∞ below
         [-5.5451775, -4.446565 , -2.9582362]
     pmf: Γ(k + n) / (k! Γ(n)) · pⁿ (1 − p)ᵏ for k ≥ 0, 0 below

@@ -24,7 +24,8 @@ def _operands(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Operand
         loc: mean.
         scale: standard deviation, above 0.
 
-    Example: np.asarray([-1.0, 2.0])
+    Example:
+        np.asarray([-1.0, 2.0])
     logpdf: −y² / 2 − log(√(2π) scale)
         [-1.41893853, -2.91893853]
     pdf: exp(−y² / 2) / (√(2π) scale)

@@ -17,7 +17,8 @@ def _operands(x: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike =
         loc: shift of the distribution.
         scale: the least number less loc, above 0.
 
-    Example: np.asarray([0.5, 2.0]), 3.0
+    Example:
+        np.asarray([0.5, 2.0]), 3.0
     logpdf: log(b) − (b + 1) log(y) − log(scale) for y ≥ 1, −∞ below
         [       -inf, -1.67397643]
     pdf: b / (yᵇ⁺¹ scale) for y ≥ 1, 0 below

@@ -42,7 +42,8 @@ def _operands(k: ArrayLike, mu: ArrayLike, loc: ArrayLike = 0) -> Operands:
         mu: mean, 0 or above.
         loc: shift of the counts.
 
-    Example: np.asarray([0, 1, 2]), 1.5
+    Example:
+        np.asarray([0, 1, 2]), 1.5
     logpmf: k log(μ) − μ − log(k!) for k ≥ 0, −∞ below
         [-1.5      , -1.0945349, -1.3822169]
     pmf: μᵏ exp(−μ) / k! for k ≥ 0, 0 below

@@ -64,7 +64,8 @@ def _operands(x: ArrayLike, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike 
         loc: shift of the distribution.
         scale: factor of its width, above 0.
 
-    Example: np.asarray([-1.0, 2.0]), 3.0
+    Example:
+        np.asarray([-1.0, 2.0]), 3.0
     logpdf: log(Γ((df + 1) / 2) / (Γ(df / 2) √(π df) scale)) − (df + 1) / 2 · log(1 + y² / df)
         [-1.57625299, -2.69548457]
     pdf: Γ((df + 1) / 2) / (Γ(df / 2) √(π df) scale) · (1 + y² / df)^(−(df + 1) / 2)

@@ -86,7 +86,8 @@ def _operands(x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scal
         loc: mean before truncation.
         scale: standard deviation before truncation, above 0.
 
-    Example: np.asarray([-1.0, 0.5]), -0.5, 2.0
+    Example:
+        np.asarray([-1.0, 0.5]), -0.5, 2.0
     logpdf: −y² / 2 − log(√(2π) (Φ(b) − Φ(a)) scale) for a ≤ y ≤ b, −∞ beyond; Φ is `norm.cdf`
         [       -inf, -0.64153722]
     pdf: exp(−y² / 2) / (√(2π) (Φ(b) − Φ(a)) scale) for a ≤ y ≤ b, 0 beyond; Φ is `norm.cdf`

@@ -16,7 +16,8 @@ def _operands(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Operand
         loc: lower end.
         scale: length of the interval, above 0.
 
-    Example: np.asarray([0.25, 2.0])
+    Example:
+        np.asarray([0.25, 2.0])
     logpdf: −log(scale) for 0 ≤ y ≤ 1, −∞ beyond
         [  0., -inf]
     pdf: 1 / scale for 0 ≤ y ≤ 1, 0 beyond

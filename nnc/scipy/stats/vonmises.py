@@ -30,7 +30,8 @@ def _operands(x: ArrayLike, kappa: ArrayLike, loc: ArrayLike = 0, scale: ArrayLi
         loc: shift of the distribution.
         scale: factor of its width, above 0.
 
-    Example: np.asarray([-1.0, 2.0]), 1.5
+    Example:
+        np.asarray([-1.0, 2.0]), 1.5
     logpdf: κ cos(y) − log(2π I₀(κ) scale)
         [-1.52621098, -2.96088469]
     pdf: exp(κ cos(y)) / (2π I₀(κ) scale)

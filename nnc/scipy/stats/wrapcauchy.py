@@ -65,7 +65,8 @@ def _operands(x: ArrayLike, c: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike =
         loc: shift of the distribution.
         scale: factor of its width, above 0.
 
-    Example: np.asarray([0.5, 2.0]), 0.3
+    Example:
+        np.asarray([0.5, 2.0]), 0.3
     logpdf: log((1 − c²) / (2π (1 + c² − 2c cos(y)))) − log(scale)
         [-1.35851189, -2.22462457]
     pdf: (1 − c²) / (2π (1 + c² − 2c cos(y)) scale)
