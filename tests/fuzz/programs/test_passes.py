@@ -10,10 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import nnc
-from nnc.graph import Graph, GraphBuilder, Symbol, structural_hash
-from nnc.lower.phases import SIMPLIFYING, names_of
+from nnc.base.options import Options
+from nnc.graph import Graph, GraphBuilder, Symbol, find_pass, run_passes, structural_hash
+from nnc.lower.phases import PHASES, SIMPLIFYING, names_of
 from tests.fuzz.programs.test_control_flow import POINT, _program, loss, run_nnc
 from tests.fuzz.programs.test_graphs import append
+from tests.golden.programs import PROGRAMS
 from tests.unit.lower.passes.tools import EXACT, check_same_bits, evaluate, run
 
 FLOAT = np.dtype("float32")
@@ -117,3 +119,30 @@ def test_the_whole_pipeline_keeps_values_of_mapped_gradients(program: Any) -> No
     after = run(graph, *names_of(SIMPLIFYING))
     for x, y in zip(evaluate(graph, (rows, POINT[1])), evaluate(after, (rows, POINT[1])), strict=True):
         np.testing.assert_allclose(x, y, rtol=1e-12)
+
+
+def check_skipped_passes(graph: Graph) -> None:
+    """Runs the pipeline, and each pass also where it is skipped since no command of the graph concerns it."""
+    options = Options()
+    for name in names_of(PHASES):
+        step = find_pass(name)
+        present = {node.command for node in graph.walk()}
+        if step.concerns and not any(each in step.concerns or each.name in step.concerns for each in present):
+            assert structural_hash(step.function(graph, options)) == structural_hash(graph), name
+        graph = run_passes(graph, [name], options)
+
+
+@given(graphs())
+def test_a_pass_leaves_graphs_alone_that_do_not_concern_it(graph: Graph) -> None:
+    check_skipped_passes(graph)
+
+
+@given(program=_program)
+def test_a_pass_leaves_loops_and_gradients_alone_that_do_not_concern_it(program: Any) -> None:
+    check_skipped_passes(nnc.make_graph(nnc.value_and_grad(loss(run_nnc, program), (0, 1)))(*POINT))
+
+
+@pytest.mark.parametrize("make", PROGRAMS, ids=lambda make: make.__name__)
+def test_a_pass_leaves_golden_programs_alone_that_do_not_concern_it(make: Any) -> None:
+    program = make()
+    check_skipped_passes(nnc.make_graph(program.fun)(*program.arguments))
