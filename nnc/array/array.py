@@ -1,7 +1,7 @@
 """Concrete immutable arrays, and the operators that arrays and tracers share.
 
-Over 600 lines, since operators, methods and conversions of one class stand together; methods that are short and called often
-(`float(x)`, `x ** 2`) cuts tracebacks by itself, without the frame that a decorator would add.
+Over 600 lines, since operators, methods and conversions of one class stand together. Short methods that are called often
+(`float(x)`, `x ** 2`) cut tracebacks themselves, without the frame that a decorator would add.
 """
 
 from __future__ import annotations
