@@ -67,8 +67,14 @@ def gpu_library_versions() -> dict[str, str]:
 
 
 def _listed_version(distribution: str) -> str:
-    """Returns the version in the name of the folder that describes a distribution, which is found five times sooner than
-    `metadata` finds it; nothing where it is described in another way.
+    """Returns the version in the name of the folder that describes a distribution; nothing where there is no such folder."""
+    found = description_of(distribution)
+    return found.name.removesuffix(_DESCRIPTION).partition("-")[2] if found is not None else ""
+
+
+def description_of(distribution: str) -> Path | None:
+    """Returns the folder that describes a distribution, which is found five times sooner than `importlib.metadata` finds it;
+    None where it is not installed, or is described in another way.
     """
     wanted = _normalized(distribution)
     for folder in sys.path:
@@ -78,10 +84,10 @@ def _listed_version(distribution: str) -> str:
             continue
         for name in names:
             if name.endswith(_DESCRIPTION):
-                described, _, version = name.removesuffix(_DESCRIPTION).partition("-")
+                described = name.removesuffix(_DESCRIPTION).partition("-")[0]
                 if _normalized(described) == wanted:
-                    return version
-    return ""
+                    return Path(folder, name)
+    return None
 
 
 def _normalized(distribution: str) -> str:

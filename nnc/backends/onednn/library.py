@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import _thread
 import ctypes
-import importlib.metadata
 import os
 import sys
 import weakref
@@ -25,6 +24,7 @@ from nnc.backends.onednn.interpose import can_interpose, imported, interpose
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
 from nnc.base.fork import fork_waits
+from nnc.base.machine import description_of, read_text
 from nnc.commands.pack import Blocks
 from nnc.errors import BackendError
 
@@ -193,13 +193,11 @@ def share_threads(functions: ctypes.CDLL) -> bool:
 @cache
 def _find() -> str | None:
     """Returns the shared library's file in the distribution."""
-    try:
-        found = importlib.metadata.distribution(DISTRIBUTION)
-    except importlib.metadata.PackageNotFoundError:
+    folder = description_of(DISTRIBUTION)
+    if folder is None:
         return None
-    rows = (found.read_text("RECORD") or "").splitlines()  # `found.files` takes all of them apart
-    paths = [row.partition(",")[0] for row in rows if "libdnnl.so" in row]
-    names = [str(found.locate_file(path)) for path in paths if path.rpartition("/")[2].startswith("libdnnl.so")]
+    paths = [row.partition(",")[0] for row in read_text(folder / "RECORD").splitlines() if "libdnnl.so" in row]
+    names = [str(folder.parent / path) for path in paths if path.rpartition("/")[2].startswith("libdnnl.so")]
     return min(names, key=len, default=None)
 
 
