@@ -210,7 +210,7 @@ def _variance(
     if where is not None:
         freedom = el.where(el.greater(count, ddof), count - ddof, math.nan)
     elif isinstance(count, float) and count > ddof:
-        freedom = count - ddof
+        freedom = count - ddof if ddof else count
     work = dtypes.real_dtype(work)
     variance, factor = _variance_of_usual(x, rows.means, rows.most()), None
     if variance is None:
@@ -219,7 +219,7 @@ def _variance(
     if not keepdims:
         shape = tuple(n for i, n in enumerate(x.spec.shape) if i not in rows.axes)
         variance, factor = (None if y is None else reshape(y, shape=shape) for y in (variance, factor))
-    is_whole = where is None and freedom == count
+    is_whole = isinstance(count, float) and freedom is count
     return variance if is_whole else variance * (count / freedom), factor, work
 
 
