@@ -125,6 +125,13 @@ class Printer:
         return Native(text, inline=inline, numbers=self._numbers, light=light, calls=tuple(self._called.values()))
 
 
+def constant_bytes(code: Code, name: str, data: bytes) -> str:
+    """Declares a constant of the kernel, and returns its pointer."""
+    text = "".join([f"\\{byte:02X}" for byte in data])
+    code.declare(f'@KERNEL.{name} = private unnamed_addr constant [{len(data)} x i8] c"{text}", align 64')
+    return f"@KERNEL.{name}"
+
+
 # -- axes -----------------------------------------------------------------------------------------------------------------
 
 

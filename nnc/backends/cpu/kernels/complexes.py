@@ -13,10 +13,11 @@ from nnc.backends.printer import Bound, Printer, add_native, grain_of, in_blocks
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
 from nnc.device.target import Target
-from nnc.graph import Command, TensorSpec, infer_specs
+from nnc.graph import Command, Graph, Node, Symbol, TensorSpec, infer_specs
 from nnc.graph.registry import scalar
 from nnc.lower.kernels.axes import Axes
 from nnc.lower.kernels.builder import Code, Value
+from nnc.lower.kernels.llvm import print_graph
 from nnc.lower.kernels.math.complexes import (
     BY_LOGARITHMS,
     Complex,
@@ -28,7 +29,7 @@ from nnc.lower.kernels.math.complexes import (
 from nnc.lower.kernels.math.terms import Term
 from nnc.lower.kernels.native import Native
 from nnc.lower.kernels.scalars import parse
-from nnc.lower.plan.stages import Step
+from nnc.lower.plan.stages import Step, View
 
 _LONG = 1 << 12  # elements from which on a row's kernel is printed for any length
 _WORK_BYTES = 256  # bytes whose move takes as long as one element
@@ -37,15 +38,15 @@ _LANES = 8
 
 def _by_expression(step: Step, machine: Target) -> Native:
     parsed = parse(scalar[step.command])
-    return _elements(step, machine, lambda *operands: evaluate_complex(parsed, operands))
+    return elements(step, machine, lambda *operands: evaluate_complex(parsed, operands))
 
 
 def _integer_power(step: Step, machine: Target) -> Native:
-    return _elements(step, machine, lambda x: integer_power(x, step.params["exponent"]))
+    return elements(step, machine, lambda x: integer_power(x, step.params["exponent"]))
 
 
-def _elements(step: Step, machine: Target, compute: Callable[..., Complex | Term]) -> Native:
-    """Makes the kernel of a step whose elements `compute` gives from the operands' elements; one for all long rows."""
+def elements(step: Step, machine: Target, compute: Callable[..., Complex | Term]) -> Native:
+    """Returns the kernel of a step whose elements `compute` gives from the operands' elements; one for all long rows."""
     views = (*step.inputs, *step.outputs)
     kinds = [view.spec.dtype for view in views]
     pointers = [*(f"%in{i}" for i in range(len(step.inputs))), "%out0"]
@@ -123,7 +124,27 @@ def _add(target: Command) -> None:
         add_native(target.name, _by_expression, partial(_supports, target))
 
 
+def _reduce_sum(step: Step, machine: Target) -> Native:
+    """Returns the kernel that sums real parts, and then imaginary ones."""
+    printer, operand, result = (
+        Printer(step, machine),
+        *(Symbol(_part(view).spec) for view in step.inputs + step.outputs),
+    )
+    graph = Graph((operand,), (result,), (Node(step.command, (operand,), (result,), step.params),))
+    native = print_graph(graph, (_part(step.inputs[0]),), (_part(step.outputs[0]),), machine)
+    for at in (0, operand.spec.dtype.itemsize):
+        printer.call(
+            printer.main, native, *(printer.main.offset(name, at) for name in ("%in0", "%out0")), *native.numbers
+        )
+    return printer.native()
+
+
+def _part(view: View) -> View:
+    return view.show(view.spec.update(dtype=dtypes.real_dtype(view.spec.dtype)), view.offset, view.strides)
+
+
 scalar.follow(_add)
+add_native("reduce_sum", _reduce_sum, lambda specs, params: dtypes.is_complex(specs[0].dtype) and specs[0].size > 0)
 add_native(
     "integer_pow",
     _integer_power,

@@ -141,6 +141,12 @@ def integer_power(x: Complex, exponent: int) -> Complex:
     return Complex(where(is_zero, at_zero, found.real), where(is_zero, at_zero, found.imag))
 
 
+def _safe_product(x: Complex, y: Complex) -> Complex:
+    is_zero = (x.real.equals(0) & x.imag.equals(0)) | (y.real.equals(0) & y.imag.equals(0))
+    product = complex_product(x, y)
+    return Complex(where(is_zero, 0, product.real), where(is_zero, 0, product.imag))
+
+
 def _select(condition: Term, x: Any, y: Any) -> Any:
     if not isinstance(x, Complex):
         return where(condition, x, y)
@@ -166,6 +172,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = MappingProxyType(
             name: later(f"{__package__}.complex_functions", f"complex_{name}")
             for name in ("cos", "cosh", "exp", "log", "pow", "rsqrt", "sin", "sinh", "sqrt", "tan", "tanh")
         },
+        "safe_product": _safe_product,
         "select": _select,
         "convert": lambda x: x,
     }

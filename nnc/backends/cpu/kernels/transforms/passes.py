@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nnc.backends.printer import Bound, times
+from nnc.backends.printer import Bound, constant_bytes, times
 from nnc.base.dtypes import DType
 from nnc.lower.kernels.builder import Code, Value
 
@@ -102,9 +102,7 @@ def roots(n: int, powers: NDArray, sign: int) -> NDArray:
 def table(code: Code, name: str, numbers: NDArray, real: DType, axis: int = -1) -> str:
     """Declares a constant of complex numbers, whose parts lie along a new axis, and returns its name."""
     parts = np.stack([numbers.real, numbers.imag], axis).astype(real)
-    text = "".join([f"\\{byte:02X}" for byte in parts.tobytes()])
-    code.declare(f'@KERNEL.{name} = private unnamed_addr constant [{parts.nbytes} x i8] c"{text}", align 64')
-    return f"@KERNEL.{name}"
+    return constant_bytes(code, name, parts.tobytes())
 
 
 def entry(code: Code, name: str, place: Bound, real: DType) -> Pair:

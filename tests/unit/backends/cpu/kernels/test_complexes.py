@@ -175,6 +175,16 @@ def test_long_rows_share_one_kernel_of_any_length(n: int) -> None:
         check(name, operands, {}, spaced)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_sums_and_fills(kind: str) -> None:
+    x = draw_finite(3 * 70 * 11).reshape(3, 70, 11).astype(kind)
+    for axes in ((0,), (1,), (2,), (0, 2), (0, 1, 2)):
+        check("reduce_sum", [x], {"axes": axes})
+        check("reduce_sum", [x[:, ::-2]], {"axes": axes}, spaced)
+    for shape in ((), (3, 5), (1000,)):
+        check("full", [], {"shape": shape, "dtype": np.dtype(kind), "value": 1 - 2j}, spaced)
+
+
 def test_the_text_of_long_rows_does_not_name_their_length() -> None:
     texts = set()
     for n in (5000, 5001, 90000):
