@@ -25,7 +25,8 @@ from nnc.graph import Command, Graph, TensorSpec, bind, spec_of
 from nnc.graph.registry import derivative
 from nnc.trace.core.axes import Axes, align, varying_over
 from nnc.trace.core.backward import push_graph
-from nnc.trace.core.powers import WATCHED, Operand, Origin, Roots
+from nnc.trace.core.powers import WATCHED, Operand, Origin, Root, Roots
+from nnc.trace.core.square_roots import bind_with_squares
 from nnc.trace.core.staging import Staged, StagingTrace
 from nnc.trace.core.tracer import Tracer
 
@@ -84,6 +85,11 @@ class DualTrace:
         pairs = [self.split(arg) for arg in args]
         primals, tangents = tuple([p for p, _ in pairs]), tuple([t for _, t in pairs])
         origins = [arg.origin if type(arg) is DualTracer and arg.owner is self else None for arg in args]
+        if graphs:
+            are_roots = [isinstance(x, Root) and x.n == 2 for x in origins]
+            results = bind_with_squares(command, args, params, graphs, are_roots)
+            if results is not None:
+                return results
         roots: Roots | None = None
         if command in WATCHED or any(origins):
             roots = Roots(command, tuple(map(Operand, primals, tangents, origins)), params)
