@@ -54,7 +54,6 @@ _KERNELS: tuple[tuple[str, str, str], ...] = (
     ("cpu.kernels.attention.attention", "attention", ""),
     ("cpu.kernels.attention.attention_gradient", "attention_gradient", ""),
     ("cpu.kernels.attention.attention_tangent", "attention_tangent", ""),
-    ("cpu.kernels.complexes", "integer_pow", "scalar"),
     ("cpu.kernels.draws", "", "same_bits"),
     ("cpu.kernels.fused", "full fused", ""),
     ("cpu.kernels.moves.gather", "gather dynamic_slice", ""),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -76,6 +77,7 @@ def _count_instructions(expression: str, transcendental: int) -> int:
     return max(total, 1)
 
 
+COMPLEX_FUNCTIONS = frozenset({"complex", "real", "imag", "conj", "abs", "select", "convert"})
 _DIVISION = 4  # instructions
 # Instructions that functions of expressions take for a vector; a size is taken together with its reader.
 _CHEAP_FUNCTIONS = {
@@ -106,6 +108,16 @@ def parse(expression: str) -> Parsed:
     functions = frozenset(node.id for node in calls if isinstance(node, ast.Name))
     names = frozenset(node.id for node in ast.walk(body) if isinstance(node, ast.Name)) - functions
     return Parsed(body, names, functions)
+
+
+def can_be_complex(expression: str) -> bool:
+    """Whether an expression is defined for complex numbers in `math/complexes.py`: sums, products, quotients, parts, and equality
+    of operands. A bare name is left to the kernels that move elements.
+    """
+    words, signs = set(re.findall(r"[a-z_]\w*", expression)), set(re.findall(r"[^\w\s(),.]+", expression))
+    if signs & {"==", "!="}:
+        return len(signs) == 1 and words <= {*OPERANDS}
+    return signs <= {*"+-*/"} and words <= {*OPERANDS, *COMPLEX_FUNCTIONS} and not expression.isalnum()
 
 
 class Operations:

@@ -6,22 +6,22 @@ parts, which lie side by side, are computed in vectors of their own. NumPy does 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from nnc.backends.printer import Printer, add_native, in_blocks, over
+from nnc.backends.printer import Printer, in_blocks, over
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
+from nnc.commands.elementwise import integer_pow
 from nnc.device.target import Target
-from nnc.graph import Command, TensorSpec, infer_specs
+from nnc.graph import Command, TensorSpec
 from nnc.graph.registry import scalar
 from nnc.lower.kernels.axes import Axes
 from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.kernels.math.complexes import (
     BY_LOGARITHMS,
     Complex,
-    can_be_complex,
     evaluate_complex,
     integer_power,
     to_dtype,
@@ -35,13 +35,12 @@ _MOST = 1 << 12  # elements
 _LANES = 8
 
 
-def _by_expression(step: Step, machine: Target) -> Native:
+def native(step: Step, machine: Target) -> Native:
+    """Makes the kernel of an elementwise command, which `supports` accepts."""
+    if step.command is integer_pow:
+        return _elements(step, machine, lambda x: integer_power(x, step.params["exponent"]))
     parsed = parse(scalar[step.command])
     return _elements(step, machine, lambda *operands: evaluate_complex(parsed, operands))
-
-
-def _integer_power(step: Step, machine: Target) -> Native:
-    return _elements(step, machine, lambda x: integer_power(x, step.params["exponent"]))
 
 
 def _elements(step: Step, machine: Target, compute: Callable[..., Complex | Term]) -> Native:
@@ -101,22 +100,12 @@ def _store(code: Code, pointer: str, parts: tuple[Term, ...]) -> None:
             code.store(code.offset(pointer, number * value.dtype.itemsize), value)
 
 
-def _supports(target: Command, specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:
-    """Whether a number is complex, and there are few; others are computed in fused kernels."""
-    every = (*specs, *infer_specs(target, specs, params))
-    return any(dtypes.is_complex(spec.dtype) for spec in every) and every[-1].size <= _MOST
+def supports(target: Command, specs: Sequence[TensorSpec], params: Mapping[str, Any]) -> bool:
+    """Whether there are few numbers; more are computed in fused kernels.
 
-
-def _add(target: Command) -> None:
-    if can_be_complex(parse(scalar[target])):
-        add_native(target.name, _by_expression, partial(_supports, target))
-
-
-scalar.follow(_add)
-add_native(
-    "integer_pow",
-    _integer_power,
-    lambda specs, params: (
-        dtypes.is_complex(specs[0].dtype) and specs[0].size <= _MOST and abs(params["exponent"]) < BY_LOGARITHMS
-    ),
-)
+    Args:
+        specs: of operands and results, of which one is complex.
+    """
+    if target is integer_pow and abs(params["exponent"]) >= BY_LOGARITHMS:
+        return False
+    return specs[-1].size <= _MOST

@@ -30,21 +30,6 @@ class Complex:
     imag: Term
 
 
-def can_be_complex(parsed: Parsed) -> bool:
-    """Whether an expression is defined for complex numbers here: sums, products, quotients, parts, and equality of operands.
-
-    Args:
-        parsed: the expression; a bare name is left to the kernels that move elements.
-    """
-    nodes = [*ast.walk(parsed.body)]
-    predicates = [type(node.ops[0]) for node in nodes if isinstance(node, ast.Compare)]
-    operators = [type(node.op) for node in nodes if isinstance(node, (ast.BinOp, ast.UnaryOp))]
-    if predicates and (parsed.functions or operators or not {*predicates} <= {ast.Eq, ast.NotEq}):
-        return False
-    is_known = parsed.functions <= _FUNCTIONS.keys() and {*operators} <= {*_OPERATORS, ast.USub}
-    return is_known and not isinstance(parsed.body, (ast.Name, ast.Constant, ast.BoolOp)) and parsed.names <= {*"xyz"}
-
-
 class ComplexOperations(Operations):
     """Prints operators and functions of complex numbers; an operand is a Complex, a Term or a number."""
 
