@@ -1,4 +1,6 @@
-"""The choice among the CPU's kernels, and its compiler. `nnc/compiled/targets.py` lists the modules with kernels."""
+"""The choice among the CPU's kernels, its compiler, and the kernels that nearly every program has, so that they are there
+before the first call. `nnc/compiled/targets.py` lists the other modules with kernels.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,8 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+import nnc.backends.cpu.kernels.fused
+import nnc.backends.cpu.kernels.moves.shape
 import nnc.lower.plan.views  # noqa: F401  (registers columns of commands that have kernels)
 from nnc.backends.cpu.compiler.jit import compiler, expected_compiler
 from nnc.backends.numpy_ref import candidate_kernels, choose_kernel

@@ -55,10 +55,8 @@ _KERNELS: tuple[tuple[str, str, str], ...] = (
     ("cpu.kernels.attention.attention_gradient", "attention_gradient", ""),
     ("cpu.kernels.attention.attention_tangent", "attention_tangent", ""),
     ("cpu.kernels.draws", "", "same_bits"),
-    ("cpu.kernels.fused", "full fused", ""),
     ("cpu.kernels.moves.gather", "gather dynamic_slice", ""),
     ("cpu.kernels.moves.scatter", "scatter dynamic_update_slice", ""),
-    ("cpu.kernels.moves.shape", "copy reorder concatenate pad", "restride"),
     (
         "cpu.kernels.pooling",
         "max_pool max_pool_places max_pool_both sum_pool sum_pool_input_grad pick_pool_input_grad",
