@@ -7,9 +7,8 @@ float32, have 215 (512³); below 40³ the call itself costs more than that gains
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from nnc.backends.native_runs import run_native
 from nnc.backends.onednn import library
@@ -29,8 +28,7 @@ _DTYPES = (dtypes.float32, dtypes.bfloat16)
 _MOST_AXES = 12
 
 
-@dataclass(frozen=True)
-class CombineWhole:
+class CombineWhole(NamedTuple):
     """A post-op: combines the result, by an operation of `library.BINARY`, with an input of the step that has the result's shape
     (its strides are 0 where it is broadcast).
     """

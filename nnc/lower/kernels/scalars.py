@@ -11,9 +11,8 @@ import ast
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
@@ -87,8 +86,7 @@ _CHEAP_FUNCTIONS = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Parsed:
+class Parsed(NamedTuple):
     """An expression, with the names of its numbers and of its functions."""
 
     body: ast.expr

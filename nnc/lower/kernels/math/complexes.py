@@ -8,9 +8,8 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from nnc.base.dtypes import DType, is_bool, real_dtype
 from nnc.base.later import later
@@ -22,8 +21,7 @@ BY_LOGARITHMS = 100
 """The least exponent of which NumPy takes logarithms."""
 
 
-@dataclass(frozen=True, slots=True)
-class Complex:
+class Complex(NamedTuple):
     """A complex number in registers."""
 
     real: Term

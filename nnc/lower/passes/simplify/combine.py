@@ -117,7 +117,7 @@ def _is_of_one_element(x: TensorSpec, axes: Axes) -> bool:
 
 
 @rewrite_rule(
-    root=normalize.reduce_sum,
+    root=rd.reduce_sum,
     samples=[sample(spec((2, 1, 3), "float32"), axes=(1,))],
     when=lambda x, axes: dtypes.is_inexact(x.dtype) and _is_of_one_element(x, axes),
 )
@@ -128,7 +128,7 @@ def sum_of_one_number(x: Value, *, axes: Axes) -> Any:
 
 
 @rewrite_rule(
-    root=normalize.reduce_sum,
+    root=rd.reduce_sum,
     samples=[sample(spec((2, 1, 3), "int32"), axes=(1,))],
     when=lambda x, axes: not dtypes.is_inexact(x.dtype) and _is_of_one_element(x, axes),
 )
@@ -137,7 +137,7 @@ def sum_of_one_integer(x: Value, *, axes: Axes) -> Any:
     return out, reshape(x, shape=out.shape)
 
 
-@rewrite_rule(root=normalize.reduce_sum, exact=False, samples=[sample(MATRIX, axes=(1,)), sample(CUBE, axes=(0, 2))])
+@rewrite_rule(root=rd.reduce_sum, exact=False, samples=[sample(MATRIX, axes=(1,)), sample(CUBE, axes=(0, 2))])
 def sum_of_negation(x: Value, *, axes: Axes) -> Any:
     """Returns the subtraction then has the sum's size. A sum of 0.0 stays 0.0, which a negation would not leave."""
     total = rd.reduce_sum(x, axes=axes)
@@ -145,7 +145,7 @@ def sum_of_negation(x: Value, *, axes: Axes) -> Any:
 
 
 @rewrite_rule(
-    root=normalize.reduce_sum,
+    root=rd.reduce_sum,
     exact=False,
     samples=[
         sample(MATRIX.update(shape=()), shape=(2, 3), axes=(), summed=(1,)),
