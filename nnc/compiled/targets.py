@@ -71,8 +71,7 @@ _KERNELS: tuple[tuple[str, str, str], ...] = (
     ("cpu.kernels.sorts.top_k", "top_k", ""),
     ("cpu.kernels.threefry", "random_bits", ""),
     ("mpi.kernels", "psum pmax pmin psum_scatter all_gather all_gather_same all_to_all ppermute process_index", ""),
-    ("onednn.convolution", "conv conv_input_grad conv_weight_grad with_epilogue", ""),
-    ("onednn.matmul", "dot", ""),
+    ("onednn.convolution", "conv conv_input_grad conv_weight_grad", ""),
     ("onednn.pack", "pack", ""),
 )
 

@@ -688,11 +688,12 @@ def _run_joined(inputs: Arrays, outputs: Arrays, params: Params) -> None:
     raise InternalError("a convolution with an epilogue is run by its graph where it is not compiled")
 
 
-def _joined(machine: Target) -> Kernel:
+def joined_kernel(machine: Target) -> Kernel:
+    """Makes the kernel of a convolution with an epilogue.
+
+    Primitives may put sums of some of the terms into the result before they read the operand combined with it: windows are cut
+    where they reach into the padding, and many channels are summed share by share. So the operand must not lie where the result
+    does.
+    """
     able, workspace = partial(_supports_joined, machine), partial(_workspace_joined, machine)
     return Kernel("onednn", _run_joined, able, 20, workspace, partial(_native_joined, machine), in_place=False)
-
-
-# Primitives may put sums of some of the terms into the result before they read the operand combined with it: windows are cut where
-# they reach into the padding, and many channels are summed share by share. So the operand must not lie where the result does.
-add_kernel("with_epilogue", KernelFactory("onednn", _joined, priority=20))

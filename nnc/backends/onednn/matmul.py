@@ -19,8 +19,7 @@ from nnc.backends.products import Axis, Gemm, Matrix, gemm_of, product_of
 from nnc.base import dtypes
 from nnc.device.target import Target
 from nnc.errors import BackendError
-from nnc.graph import Kernel, TensorSpec, add_kernel
-from nnc.graph.registry import KernelFactory
+from nnc.graph import Kernel, TensorSpec
 from nnc.lower.kernels.native import Native
 from nnc.lower.plan.stages import Step, View
 
@@ -156,8 +155,6 @@ def _native(step: Step) -> Native | None:
     return matmul_native(step)
 
 
-def _kernel(machine: Target) -> Kernel:
+def kernel(machine: Target) -> Kernel:
+    """Makes the kernel of `dot`."""
     return Kernel("onednn", run_native(_native, "dot"), partial(_supports, machine), priority=20, native=_native)
-
-
-add_kernel("dot", KernelFactory("onednn", _kernel, priority=20))

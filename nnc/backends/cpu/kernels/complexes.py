@@ -6,16 +6,17 @@ parts, which lie side by side, are computed in vectors of their own. NumPy does 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+from nnc.backends.native_runs import run_native
 from nnc.backends.printer import Printer, in_blocks, over
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
-from nnc.commands.elementwise import integer_pow
+from nnc.device import CPU
 from nnc.device.target import Target
-from nnc.graph import Command, TensorSpec
+from nnc.graph import Kernel, TensorSpec, command, infer_specs
 from nnc.graph.registry import scalar
 from nnc.lower.kernels.axes import Axes
 from nnc.lower.kernels.builder import Code, Value
@@ -27,7 +28,7 @@ from nnc.lower.kernels.math.complexes import (
     to_dtype,
 )
 from nnc.lower.kernels.math.terms import Term
-from nnc.lower.kernels.native import Native
+from nnc.lower.kernels.native import Native, Remembered
 from nnc.lower.kernels.scalars import parse
 from nnc.lower.plan.stages import Step
 
@@ -35,9 +36,14 @@ _MOST = 1 << 12  # elements
 _LANES = 8
 
 
-def native(step: Step, machine: Target) -> Native:
-    """Makes the kernel of an elementwise command, which `supports` accepts."""
-    if step.command is integer_pow:
+def kernel(name: str, machine: Target) -> Kernel:
+    """Makes the kernel of a command for operands or a result that are complex."""
+    native = partial(_native, machine=machine)
+    return Kernel(CPU, run_native(native, name), partial(_supports, name), native=Remembered(native))
+
+
+def _native(step: Step, machine: Target) -> Native:
+    if step.command.name == "integer_pow":
         return _elements(step, machine, lambda x: integer_power(x, step.params["exponent"]))
     parsed = parse(scalar[step.command])
     return _elements(step, machine, lambda *operands: evaluate_complex(parsed, operands))
@@ -100,12 +106,8 @@ def _store(code: Code, pointer: str, parts: tuple[Term, ...]) -> None:
             code.store(code.offset(pointer, number * value.dtype.itemsize), value)
 
 
-def supports(target: Command, specs: Sequence[TensorSpec], params: Mapping[str, Any]) -> bool:
-    """Whether there are few numbers; more are computed in fused kernels.
-
-    Args:
-        specs: of operands and results, of which one is complex.
-    """
-    if target is integer_pow and abs(params["exponent"]) >= BY_LOGARITHMS:
+def _supports(name: str, specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:
+    """Whether there are few numbers; more are computed in fused kernels."""
+    if name == "integer_pow" and abs(params["exponent"]) >= BY_LOGARITHMS:
         return False
-    return specs[-1].size <= _MOST
+    return infer_specs(command(name), specs, params)[0].size <= _MOST
