@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import wraps
 from typing import Any, Concatenate, Literal, Unpack, overload
 
@@ -533,7 +532,7 @@ def _linearize(transform: str, fun: Fun, primals: tuple[Any, ...], has_aux: bool
         outputs, linear = run_linearize(flat, flat.leaves, active)
         # the map may run later, when the memory of the primals may have been overwritten
         captured = tuple(map(settled, linear.staged.captured))
-        linear = replace(linear, staged=replace(linear.staged, captured=captured))
+        linear = linear._replace(staged=linear.staged._replace(captured=captured))
     result = flat.build_result(outputs)
     arguments = FlatTree(shapes_of(primals))
     return (result[0], arguments, linear, active, result[1]) if has_aux else (result, arguments, linear, active, None)

@@ -9,8 +9,7 @@ mode transposes that graph (Radul et al., "You only linearize once", 2022).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -167,8 +166,7 @@ def _dual(trace: DualTrace, primal: Any, tangent: Any) -> Any:
     return primal if tangent is None else DualTracer(trace, primal, tangent, get_context().source, primal.weak)
 
 
-@dataclass(frozen=True, slots=True)
-class Linearized:
+class Linearized(NamedTuple):
     """The linear map at a point: a graph from tangents of the inputs to tangents of the outputs.
 
     `staged.captured` are the values of the point that it reads; `nonzero` marks the outputs that it yields, the others'

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -253,11 +252,10 @@ class NamedStagingTrace(StagingTrace):
     def finish(self, outputs: Sequence[Any]) -> Staged:
         """Ends the trace."""
         symbols = [self.symbol_of(x) for x in outputs]
-        return replace(super().finish(outputs), axes=tuple(map(self.varying_over, symbols)))
+        return super().finish(outputs)._replace(axes=tuple(map(self.varying_over, symbols)))
 
 
-@dataclass(frozen=True, slots=True)
-class Staged:
+class Staged(NamedTuple):
     """A traced graph. Its last inputs are hidden: they stand for `captured`, values from outside the function.
 
     `axes` are the named axes over which its outputs vary, where it was traced within some.

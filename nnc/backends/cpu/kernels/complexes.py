@@ -9,11 +9,13 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from nnc.backends.printer import Bound, Printer, add_native, grain_of, in_blocks, longest, over
+from nnc.backends.native_runs import run_native
+from nnc.backends.printer import Bound, Printer, grain_of, in_blocks, longest, over
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
+from nnc.device import CPU
 from nnc.device.target import Target
-from nnc.graph import Command, Graph, Node, Symbol, TensorSpec, infer_specs
+from nnc.graph import Graph, Kernel, Node, Symbol, TensorSpec
 from nnc.graph.registry import scalar
 from nnc.lower.kernels.axes import Axes
 from nnc.lower.kernels.builder import Code, Value
@@ -21,13 +23,12 @@ from nnc.lower.kernels.llvm import print_graph
 from nnc.lower.kernels.math.complexes import (
     BY_LOGARITHMS,
     Complex,
-    can_be_complex,
     evaluate_complex,
     integer_power,
     to_dtype,
 )
 from nnc.lower.kernels.math.terms import Term
-from nnc.lower.kernels.native import Native
+from nnc.lower.kernels.native import Native, Remembered
 from nnc.lower.kernels.scalars import parse
 from nnc.lower.plan.stages import Step, View
 
@@ -36,13 +37,19 @@ _WORK_BYTES = 256  # bytes whose move takes as long as one element
 _LANES = 8
 
 
-def _by_expression(step: Step, machine: Target) -> Native:
+def kernel(name: str, machine: Target) -> Kernel:
+    """Makes the kernel of a command for operands or a result that are complex."""
+    native = partial(_native, machine=machine)
+    return Kernel(CPU, run_native(native, name), partial(_supports, name), native=Remembered(native))
+
+
+def _native(step: Step, machine: Target) -> Native:
+    if step.command.name == "integer_pow":
+        return elements(step, machine, lambda x: integer_power(x, step.params["exponent"]))
+    if step.command.name == "reduce_sum":
+        return _reduce_sum(step, machine)
     parsed = parse(scalar[step.command])
     return elements(step, machine, lambda *operands: evaluate_complex(parsed, operands))
-
-
-def _integer_power(step: Step, machine: Target) -> Native:
-    return elements(step, machine, lambda x: integer_power(x, step.params["exponent"]))
 
 
 def elements(step: Step, machine: Target, compute: Callable[..., Complex | Term]) -> Native:
@@ -113,29 +120,15 @@ def _store(code: Code, pointer: str, parts: tuple[Term, ...]) -> None:
             code.store(code.offset(pointer, number * value.dtype.itemsize), value)
 
 
-def _supports(target: Command, specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:
-    """Whether a number is complex; others are computed in fused kernels."""
-    every = (*specs, *infer_specs(target, specs, params))
-    return any(dtypes.is_complex(spec.dtype) for spec in every)
-
-
-def _add(target: Command) -> None:
-    if can_be_complex(parse(scalar[target])):
-        add_native(target.name, _by_expression, partial(_supports, target))
-
-
 def _reduce_sum(step: Step, machine: Target) -> Native:
     """Returns the kernel that sums real parts, and then imaginary ones."""
-    printer, operand, result = (
-        Printer(step, machine),
-        *(Symbol(_part(view).spec) for view in step.inputs + step.outputs),
-    )
+    printer, (source, target) = Printer(step, machine), map(_part, step.inputs + step.outputs)
+    operand, result = Symbol(source.spec), Symbol(target.spec)
     graph = Graph((operand,), (result,), (Node(step.command, (operand,), (result,), step.params),))
-    native = print_graph(graph, (_part(step.inputs[0]),), (_part(step.outputs[0]),), machine)
+    native = print_graph(graph, (source,), (target,), machine)
     for at in (0, operand.spec.dtype.itemsize):
-        printer.call(
-            printer.main, native, *(printer.main.offset(name, at) for name in ("%in0", "%out0")), *native.numbers
-        )
+        places = [printer.main.offset(name, at) for name in ("%in0", "%out0")]
+        printer.call(printer.main, native, *places, *native.numbers)
     return printer.native()
 
 
@@ -143,10 +136,7 @@ def _part(view: View) -> View:
     return view.show(view.spec.update(dtype=dtypes.real_dtype(view.spec.dtype)), view.offset, view.strides)
 
 
-scalar.follow(_add)
-add_native("reduce_sum", _reduce_sum, lambda specs, params: dtypes.is_complex(specs[0].dtype) and specs[0].size > 0)
-add_native(
-    "integer_pow",
-    _integer_power,
-    lambda specs, params: dtypes.is_complex(specs[0].dtype) and abs(params["exponent"]) < BY_LOGARITHMS,
-)
+def _supports(name: str, specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:
+    if name == "integer_pow":
+        return abs(params["exponent"]) < BY_LOGARITHMS
+    return name != "reduce_sum" or specs[0].size > 0

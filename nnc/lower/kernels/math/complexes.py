@@ -8,9 +8,8 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from nnc.base.dtypes import DType, is_bool, real_dtype
 from nnc.base.later import later
@@ -22,27 +21,11 @@ BY_LOGARITHMS = 100
 """The least exponent of which NumPy takes logarithms."""
 
 
-@dataclass(frozen=True, slots=True)
-class Complex:
+class Complex(NamedTuple):
     """A complex number in registers."""
 
     real: Term
     imag: Term
-
-
-def can_be_complex(parsed: Parsed) -> bool:
-    """Whether an expression is defined for complex numbers here: sums, products, quotients, parts, and equality of operands.
-
-    Args:
-        parsed: the expression; a bare name is left to the kernels that move elements.
-    """
-    nodes = [*ast.walk(parsed.body)]
-    predicates = [type(node.ops[0]) for node in nodes if isinstance(node, ast.Compare)]
-    operators = [type(node.op) for node in nodes if isinstance(node, (ast.BinOp, ast.UnaryOp))]
-    if predicates and (parsed.functions or operators or not {*predicates} <= {ast.Eq, ast.NotEq}):
-        return False
-    is_known = parsed.functions <= _FUNCTIONS.keys() and {*operators} <= {*_OPERATORS, ast.USub}
-    return is_known and not isinstance(parsed.body, (ast.Name, ast.Constant, ast.BoolOp)) and parsed.names <= {*"xyz"}
 
 
 class ComplexOperations(Operations):

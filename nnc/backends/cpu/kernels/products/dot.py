@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from nnc.backends.cpu.kernels.products.complex_dot import print_complex, workspace_bytes
 from nnc.backends.cpu.kernels.products.dot_products import along_terms, print_dots
 from nnc.backends.cpu.kernels.products.gemm import oriented_for_tiles, print_tiles, shape_of
 from nnc.backends.cpu.kernels.products.row_products import is_row_by_rows, print_row
@@ -23,6 +22,7 @@ from nnc.backends.numpy_ref import reference_kernel
 from nnc.backends.printer import Printer
 from nnc.backends.products import Product, product_of
 from nnc.base import dtypes
+from nnc.base.later import later
 from nnc.device import CPU
 from nnc.device.target import Target
 from nnc.graph import Kernel, TensorSpec, add_kernel, command, spec_of
@@ -31,6 +31,8 @@ from nnc.lower.kernels.builder import has_code
 from nnc.lower.kernels.native import Native, Remembered
 from nnc.lower.plan.stages import NDArray, Step
 
+_print_complex = later(f"{__package__}.complex_dot", "print_complex")
+_workspace_bytes = later(f"{__package__}.complex_dot", "workspace_bytes")
 _ROWS_BY_COLUMNS = ((1,), (0,))
 _DOT = command("dot")
 
@@ -40,12 +42,12 @@ def _supports(specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:
 
 
 def _workspace(specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> int:
-    return workspace_bytes(specs, params) if dtypes.is_complex(specs[0].dtype) else 0
+    return _workspace_bytes(specs, params) if dtypes.is_complex(specs[0].dtype) else 0
 
 
 def _native(step: Step, machine: Target) -> Native | None:
     if dtypes.is_complex(step.inputs[0].spec.dtype):
-        return print_complex(step, machine, partial(_native, machine=machine))
+        return _print_complex(step, machine, partial(_native, machine=machine))
     if not step.outputs[0].spec.size:
         return Printer(step, machine).native(inline=True)
     product = _oriented(product_of(step), machine)

@@ -11,19 +11,31 @@ import nnc
 import nnc.numpy as nnp
 from nnc.graph import COMMANDS, command, reference
 from nnc.graph.registry import scalar
-from nnc.lower.kernels.math.complexes import can_be_complex
-from nnc.lower.kernels.scalars import parse
+from nnc.lower.kernels.math.complexes import _FUNCTIONS
+from nnc.lower.kernels.scalars import COMPLEX_FUNCTIONS, can_be_complex, parse
 from nnc.lower.plan.stages import Step, View
 from tests.unit.backends.cpu.against_reference import LAYOUTS, Layout, cpu_kernel, dense, run, spaced, values
 
 KINDS = ("complex64", "complex128")
-NAMES = sorted(name for name in COMMANDS if (text := scalar.get(command(name), None)) and can_be_complex(parse(text)))
+NAMES = sorted(name for name in COMMANDS if (text := scalar.get(command(name), None)) and can_be_complex(text))
 COMPUTED = [
     name
     for name in NAMES
     if name not in ("complex", "convert", "select", "product", "isnan", "length", "soft_sign", "pow")
 ]
 SIZES = (0, 1, 7, 8, 17, 64)
+
+
+def test_functions_of_complex_numbers_are_listed_where_expressions_are_chosen() -> None:
+    assert _FUNCTIONS.keys() == COMPLEX_FUNCTIONS
+
+
+@pytest.mark.parametrize(
+    "expression",
+    ["x", "erf(x)", "x ** 2", "x < y", "abs(x) == x", "1", "x + n", "~x", "x // y", "x and y", "x == y and z"],
+)
+def test_other_expressions_have_no_form_for_complex_numbers(expression: str) -> None:
+    assert not can_be_complex(expression)
 
 
 def numbers(kind: str, shape: tuple[int, ...], seed: int) -> np.ndarray[Any, Any]:
