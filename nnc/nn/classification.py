@@ -9,7 +9,6 @@ import nnc.numpy as nnp
 from nnc.array.array import Array
 from nnc.base import dtypes
 from nnc.calls.specialise import specialised
-from nnc.calls.spelling import spelled
 from nnc.commands import elementwise as ew
 from nnc.commands.promote import apply
 from nnc.commands.rules import check_axis
@@ -25,7 +24,6 @@ __all__ = ["kl_div", "nll", "sigmoid_cross_entropy", "softmax_cross_entropy"]
 
 
 @specialised(2)
-@spelled
 @keeps_weakness
 def softmax_cross_entropy(
     logits: ArrayLike,
@@ -96,7 +94,6 @@ def softmax_cross_entropy(
 
 
 @specialised(2)
-@spelled
 @keeps_weakness
 def nll(
     log_probabilities: ArrayLike,
@@ -134,7 +131,6 @@ def nll(
 
 
 @specialised(2)
-@spelled
 @keeps_weakness
 def sigmoid_cross_entropy(
     logits: ArrayLike,
@@ -171,7 +167,6 @@ def sigmoid_cross_entropy(
 
 
 @specialised(2)
-@spelled
 @keeps_weakness
 def kl_div(
     log_predictions: ArrayLike,

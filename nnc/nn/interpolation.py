@@ -30,7 +30,6 @@ METHODS = {
 Taps = list[tuple[Any, Any]]  # of each output element: where in the input, and with which weight (None: 1)
 
 
-@spelled
 @keeps_weakness
 def upsample(
     x: ArrayLike,

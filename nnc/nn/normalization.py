@@ -84,7 +84,6 @@ def _of_channels(where: str, x: Array, scale: Any, bias: Any, channel: int) -> t
 
 
 @specialised(1)
-@spelled
 @keeps_weakness
 def layer_norm(
     x: ArrayLike, scale: ArrayLike | None = None, bias: ArrayLike | None = None, *, axis: Axes = -1, eps: float = 1e-5
@@ -114,7 +113,6 @@ def layer_norm(
 
 
 @specialised(1)
-@spelled
 @keeps_weakness
 def rms_norm(x: ArrayLike, scale: ArrayLike | None = None, *, axis: int = -1, eps: float = 1e-6) -> Array:
     """Returns x divided by the root of the mean of its squares over `axis`, then scaled (Zhang & Sennrich, 2019).
@@ -142,7 +140,6 @@ def rms_norm(x: ArrayLike, scale: ArrayLike | None = None, *, axis: int = -1, ep
 
 
 @specialised(1)
-@spelled
 @keeps_weakness
 def group_norm(
     x: ArrayLike,
@@ -185,7 +182,6 @@ def group_norm(
 
 
 @specialised(1)
-@spelled
 @keeps_weakness
 def instance_norm(
     x: ArrayLike, scale: ArrayLike | None = None, bias: ArrayLike | None = None, *, axis: int = 1, eps: float = 1e-5
@@ -215,7 +211,6 @@ def instance_norm(
 
 
 @specialised(1)
-@spelled
 @keeps_weakness
 def local_response_norm(
     x: ArrayLike, size: int, *, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0, axis: int = 1

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 import nnc.numpy as nnp
 from nnc.array.array import Array
 from nnc.base import dtypes
-from nnc.calls.spelling import spelled
 from nnc.commands.promote import promote
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.errors.errors import check_choice
@@ -27,7 +26,6 @@ PADDING_MODES = ("zeros", "border", "reflection")
 Pad = Callable[[Array, int], Array]  # (places, size of the axis) -> places
 
 
-@spelled
 @keeps_weakness
 def grid_sample(
     x: ArrayLike,

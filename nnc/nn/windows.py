@@ -13,7 +13,6 @@ from typing import Any
 import nnc.numpy as nnp
 from nnc.array.array import Array
 from nnc.calls.specialise import specialised
-from nnc.calls.spelling import spelled
 from nnc.commands import conv as conv_commands
 from nnc.commands.promote import promote
 from nnc.commands.shape import invert_permutation
@@ -153,7 +152,6 @@ def check_rank(where: str, x: Array, layout: Layout) -> None:
 
 
 @specialised(2)
-@spelled
 def conv(
     x: ArrayLike,
     w: ArrayLike,
@@ -200,7 +198,6 @@ def conv(
 
 
 @specialised(2)
-@spelled
 def conv_transpose(
     x: ArrayLike,
     w: ArrayLike,

@@ -50,7 +50,6 @@ def _constant(where: str, shape: Any, dtype: Any, value: Any) -> Array:
 
 
 @specialised(0)
-@spelled
 def zeros(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: str | None = None) -> Array:
     """Returns an array of zeros.
 
@@ -67,7 +66,6 @@ def zeros(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: str | Non
 
 
 @specialised(0)
-@spelled
 def ones(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: str | None = None) -> Array:
     """Returns an array of ones; float32 by default.
 
@@ -138,7 +136,6 @@ def _like(where: str, x: Any, fill_value: Any, dtype: Any, shape: Any) -> Array:
 
 
 @specialised(1)
-@spelled
 def zeros_like(
     x: ArrayLike, dtype: DTypeLike | None = None, shape: ShapeLike | None = None, *, device: str | None = None
 ) -> Array:
@@ -158,7 +155,6 @@ def zeros_like(
 
 
 @specialised(1)
-@spelled
 def ones_like(
     x: ArrayLike, dtype: DTypeLike | None = None, shape: ShapeLike | None = None, *, device: str | None = None
 ) -> Array:
@@ -244,7 +240,6 @@ def array(
 
 
 @array_method
-@spelled
 def astype(x: ArrayLike, dtype: DTypeLike, /, *, copy: bool = True, device: str | None = None) -> Array:
     """Returns `x` converted to `dtype`. Floats are truncated to integers.
 
@@ -667,7 +662,6 @@ def _triangle(name: str, x: Any, k: int, lower: bool) -> Array:
     return where(inside, x, constants.full(shape=(), dtype=x.spec.dtype, value=0))
 
 
-@spelled
 @keeps_weakness
 def tril(x: ArrayLike, /, k: int = 0) -> Array:
     """Returns the matrices in the last two axes with zeros above the diagonal `k`.
@@ -684,7 +678,6 @@ def tril(x: ArrayLike, /, k: int = 0) -> Array:
     return _triangle("tril", x, k, lower=True)
 
 
-@spelled
 @keeps_weakness
 def triu(x: ArrayLike, /, k: int = 0) -> Array:
     """Returns the matrices in the last two axes with zeros below the diagonal `k`.
@@ -701,7 +694,6 @@ def triu(x: ArrayLike, /, k: int = 0) -> Array:
     return _triangle("triu", x, k, lower=False)
 
 
-@spelled
 @keeps_weakness
 def diag(v: ArrayLike, k: int = 0) -> Array:
     """Returns the matrix with the vector `v` on its diagonal `k`, or the diagonal `k` of the matrix `v`.
@@ -734,7 +726,6 @@ def diag(v: ArrayLike, k: int = 0) -> Array:
     return where(_band((size, size), ew.equal, k), broadcast_to(row, shape=(size, size), axes=(1,)), zero)
 
 
-@spelled
 @keeps_weakness
 def diagflat(v: ArrayLike, k: int = 0) -> Array:
     """Returns the matrix with the elements of `v`, flattened, on its diagonal `k`.

@@ -290,7 +290,6 @@ def svdvals(x: ArrayLike, /) -> Array:
     return factor.svd(to_matrix("svdvals", x, square=False), full_matrices=False)[1]
 
 
-@spelled
 @keeps_weakness
 def cho_factor(a: ArrayLike, lower: bool = False) -> tuple[Array, bool]:
     """Returns the Cholesky factor of a positive definite matrix and which triangle it is, for `cho_solve`.

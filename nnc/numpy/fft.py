@@ -170,7 +170,6 @@ def _one(where: str, n: int | None) -> tuple[int] | None:
 # -- complex to complex ------------------------------------------------------------------------------------------------
 
 
-@spelled
 @keeps_weakness
 def fft(x: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """Returns the discrete Fourier transform of `x` along `axis`.
@@ -198,7 +197,6 @@ def fft(x: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = N
     return _transform("fft", x, _one("fft", n), (axis,), norm, inverse=False)
 
 
-@spelled
 @keeps_weakness
 def ifft(x: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """Returns the inverse of `fft`; the arguments are the same.
@@ -217,7 +215,6 @@ def ifft(x: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = 
     return _transform("ifft", x, _one("ifft", n), (axis,), norm, inverse=True)
 
 
-@spelled
 @keeps_weakness
 def fft2(x: ArrayLike, s: Sequence[int] | None = None, axes: Axis = (-2, -1), norm: str | None = None) -> Array:
     """Returns the discrete Fourier transform along the last two axes; see `fftn`.
@@ -237,7 +234,6 @@ def fft2(x: ArrayLike, s: Sequence[int] | None = None, axes: Axis = (-2, -1), no
     return _transform("fft2", x, s, axes, norm, inverse=False)
 
 
-@spelled
 @keeps_weakness
 def ifft2(x: ArrayLike, s: Sequence[int] | None = None, axes: Axis = (-2, -1), norm: str | None = None) -> Array:
     """Returns the inverse of `fft2`; the arguments are the same.
@@ -257,7 +253,6 @@ def ifft2(x: ArrayLike, s: Sequence[int] | None = None, axes: Axis = (-2, -1), n
     return _transform("ifft2", x, s, axes, norm, inverse=True)
 
 
-@spelled
 @keeps_weakness
 def fftn(x: ArrayLike, s: Sequence[int] | None = None, axes: Axis = None, norm: str | None = None) -> Array:
     """Returns the discrete Fourier transform along several axes.
@@ -281,7 +276,6 @@ def fftn(x: ArrayLike, s: Sequence[int] | None = None, axes: Axis = None, norm: 
     return _transform("fftn", x, s, axes, norm, inverse=False)
 
 
-@spelled
 @keeps_weakness
 def ifftn(x: ArrayLike, s: Sequence[int] | None = None, axes: Axis = None, norm: str | None = None) -> Array:
     """Returns the inverse of `fftn`; the arguments are the same.
@@ -324,7 +318,6 @@ def rfft(x: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = 
     return _real_transform("rfft", x, _one("rfft", n), (axis,), norm)
 
 
-@spelled
 @keeps_weakness
 def irfft(x: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """Returns the inverse of `rfft`: `n` real numbers, by default 2 (m - 1) for m bins.
@@ -361,7 +354,6 @@ def rfft2(x: ArrayLike, s: Sequence[int] | None = None, axes: Axis = (-2, -1), n
     return _real_transform("rfft2", x, s, axes, norm)
 
 
-@spelled
 @keeps_weakness
 def irfft2(x: ArrayLike, s: Sequence[int] | None = None, axes: Axis = (-2, -1), norm: str | None = None) -> Array:
     """Returns the inverse of `rfft2`; see `irfftn`.
@@ -403,7 +395,6 @@ def rfftn(x: ArrayLike, s: Sequence[int] | None = None, axes: Axis = None, norm:
     return _real_transform("rfftn", x, s, axes, norm)
 
 
-@spelled
 @keeps_weakness
 def irfftn(x: ArrayLike, s: Sequence[int] | None = None, axes: Axis = None, norm: str | None = None) -> Array:
     """Returns the inverse of `rfftn`; `s` are the sizes of the result, by default 2 (m - 1) along the last of the axes.
@@ -422,7 +413,6 @@ def irfftn(x: ArrayLike, s: Sequence[int] | None = None, axes: Axis = None, norm
     return _inverse_real_transform("irfftn", x, s, axes, norm)
 
 
-@spelled
 @keeps_weakness
 def hfft(x: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """Returns the real `fft` of a signal with x[-j] = conj(x[j]), of which `x` is the first half.

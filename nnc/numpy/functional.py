@@ -111,7 +111,6 @@ def apply_over_axes(func: Fun, a: Any, axes: Any) -> Array:
     return x
 
 
-@api_boundary
 @keeps_weakness
 def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kwargs: Any) -> Array:
     """Returns, for each element of `x`, the value of the last function whose condition holds, in the dtype of x.

@@ -41,7 +41,6 @@ def _several(arrays: Any, where: str, dtype: Any = None) -> list[Array]:
 
 
 @specialised(1)
-@spelled
 def concatenate(arrays: Sequence[ArrayLike], axis: int | None = 0, dtype: DTypeLike | None = None) -> Array:
     """Returns the arrays joined along `axis`.
 
@@ -71,7 +70,6 @@ concat = concatenate
 
 
 @specialised(1)
-@spelled
 def stack(arrays: Sequence[ArrayLike], axis: int = 0, dtype: DTypeLike | None = None) -> Array:
     """Returns the arrays, all of one shape, joined along a new axis.
 

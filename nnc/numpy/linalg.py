@@ -162,7 +162,6 @@ def slogdet(x: ArrayLike, /) -> SlogdetResult:
     return SlogdetResult(*determinants.slogdet(to_matrix("slogdet", x)))
 
 
-@spelled
 @keeps_weakness
 def matrix_power(x: ArrayLike, n: int, /) -> Array:
     """Returns the product of n matrices `x`: the identity for 0, powers of the inverse for negative n.
@@ -195,7 +194,6 @@ def matrix_power(x: ArrayLike, n: int, /) -> Array:
     return identity_like(x.spec) if result is None else result
 
 
-@spelled
 @keeps_weakness
 def expm(x: ArrayLike, /, *, max_squarings: int = 16) -> Array:
     """Returns the exponential of a matrix, the sum of xᵏ / k!.

@@ -32,7 +32,6 @@ __all__ = [
 
 
 @specialised(1)
-@spelled
 def reshape(x: ArrayLike, shape: ShapeLike, order: str = "C", *, copy: bool | None = None) -> Array:
     """Returns the elements of `x` in another shape.
 
@@ -78,7 +77,6 @@ def _is_columns_first(where: str, order: str) -> bool:
 
 
 @array_method
-@spelled
 def ravel(x: ArrayLike, /, order: str = "C") -> Array:
     """Returns the elements of `x` in one axis: the last axis runs fastest, or with `order="F"` the first.
 
@@ -96,7 +94,6 @@ def ravel(x: ArrayLike, /, order: str = "C") -> Array:
 
 
 @specialised(1)
-@spelled
 def transpose(x: ArrayLike, axes: Sequence[int] | None = None) -> Array:
     """Returns `x` with its axes in the order `axes`; by default reversed.
 
@@ -149,7 +146,6 @@ def matrix_transpose(x: ArrayLike, /) -> Array:
 
 
 @specialised(1)
-@spelled
 def moveaxis(x: ArrayLike, source: int | Sequence[int], destination: int | Sequence[int]) -> Array:
     """Returns `x` with the axes `source` moved to the places `destination`; the others keep their order.
 
@@ -201,7 +197,6 @@ def rollaxis(x: ArrayLike, axis: int, start: int = 0) -> Array:
 
 
 @array_method
-@spelled
 def swapaxes(x: ArrayLike, axis1: int, axis2: int) -> Array:
     """Returns `x` with two axes swapped.
 
@@ -222,7 +217,6 @@ def swapaxes(x: ArrayLike, axis1: int, axis2: int) -> Array:
 
 
 @specialised(1)
-@spelled
 def expand_dims(x: ArrayLike, /, axis: int | Sequence[int] = 0) -> Array:
     """Returns `x` with axes of size 1 at the places `axis` of the result.
 
@@ -242,7 +236,6 @@ def expand_dims(x: ArrayLike, /, axis: int | Sequence[int] = 0) -> Array:
 
 
 @array_method
-@spelled
 def squeeze(x: ArrayLike, /, axis: Axis = None) -> Array:
     """Returns `x` without axes of size 1: without the ones in `axis`, or without all of them.
 
@@ -338,7 +331,6 @@ def atleast_3d(*arrays: ArrayLike) -> Any:
 
 
 @specialised(1)
-@spelled
 def broadcast_to(x: ArrayLike, /, shape: ShapeLike) -> Array:
     """Returns `x` repeated along axes of size 1 and new leading axes to fill `shape`.
 
@@ -392,7 +384,6 @@ def broadcast_shapes(*shapes: ArrayLike) -> tuple[int, ...]:
 
 
 @specialised(1)
-@spelled
 def flip(x: ArrayLike, /, axis: Axis = None) -> Array:
     """Returns `x` with the order of elements reversed along `axis`, by default along all axes.
 
@@ -461,7 +452,6 @@ def rot90(x: ArrayLike, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
 
 
 @specialised(1)
-@spelled
 def roll(x: ArrayLike, shift: int | Sequence[int], axis: Axis = None) -> Array:
     """Returns `x` with elements shifted along `axis`; those pushed out at the end come in at the start.
 
@@ -521,7 +511,6 @@ def _roll_axis(x: Array, steps: Any, at: int) -> Array:
 
 
 @array_method
-@spelled
 def diagonal(x: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
     """Returns the diagonal of the matrices in two axes, as the last axis of the result.
 
@@ -559,7 +548,6 @@ def diagonal(x: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> A
 
 
 @array_method
-@spelled
 def trace(x: ArrayLike, /, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: DTypeLike | None = None) -> Array:
     """Returns the sum of a diagonal of the matrices in two axes.
 

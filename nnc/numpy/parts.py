@@ -53,7 +53,6 @@ def modf(x: ArrayLike, /) -> tuple[Array, Array]:
     return el.copysign(el.where(el.isinf(x), 0, x - whole), x), whole
 
 
-@spelled
 @keeps_weakness
 def frexp(x: ArrayLike, /) -> tuple[Array, Array]:
     """Returns the mantissa, from 0.5 to 1, and the exponent (int32) of `x` = mantissa · 2**exponent; 0 of 0.
@@ -70,7 +69,6 @@ def frexp(x: ArrayLike, /) -> tuple[Array, Array]:
     return commands.ldexp(x, astype(-exponent, x.spec.dtype)), exponent
 
 
-@spelled
 @keeps_weakness
 def ldexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Returns `x1` · 2**`x2` for integers `x2`, also where 2**x2 by itself would overflow.

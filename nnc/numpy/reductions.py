@@ -65,7 +65,6 @@ def _wide(x: Array, dtype: Any, where: str) -> Array:
 
 
 @array_method
-@spelled
 def sum(
     x: ArrayLike,
     /,
@@ -102,7 +101,6 @@ def sum(
 
 
 @array_method
-@spelled
 def prod(
     x: ArrayLike,
     /,
@@ -164,7 +162,6 @@ def _extreme(
 
 
 @array_method
-@spelled
 def max(
     x: ArrayLike,
     /,
@@ -194,7 +191,6 @@ def max(
 
 
 @array_method
-@spelled
 def min(
     x: ArrayLike,
     /,
@@ -224,7 +220,6 @@ amax, amin = max, min
 
 
 @array_method
-@spelled
 def ptp(x: ArrayLike, /, axis: Axis = None, *, keepdims: bool = False) -> Array:
     """Returns the largest minus the smallest element over `axis`.
 
@@ -258,7 +253,6 @@ def _arg_extreme(name: str, command: Command, x: Any, axis: int | None, keepdims
 
 
 @array_method
-@spelled
 def argmax(x: ArrayLike, /, axis: int | None = None, *, keepdims: bool = False) -> Array:
     """Returns the index (int64) of the first largest element along `axis`; None means in the flattened array.
 
@@ -278,7 +272,6 @@ def argmax(x: ArrayLike, /, axis: int | None = None, *, keepdims: bool = False) 
 
 
 @array_method
-@spelled
 def argmin(x: ArrayLike, /, axis: int | None = None, *, keepdims: bool = False) -> Array:
     """Returns the index (int64) of the first smallest element along `axis`; None means in the flattened array.
 
@@ -300,7 +293,6 @@ ANY_DTYPE: Accepts = (lambda dtype: True, "any dtype")
 
 
 @array_method
-@spelled
 def any(x: ArrayLike, /, axis: Axis = None, *, keepdims: bool = False, where: ArrayLike | None = None) -> Array:
     """Returns whether an element is true (not 0) over `axis`; False of none.
 
@@ -318,7 +310,6 @@ def any(x: ArrayLike, /, axis: Axis = None, *, keepdims: bool = False, where: Ar
 
 
 @array_method
-@spelled
 def all(x: ArrayLike, /, axis: Axis = None, *, keepdims: bool = False, where: ArrayLike | None = None) -> Array:
     """Returns whether all elements are true (not 0) over `axis`; True of none.
 
@@ -363,7 +354,6 @@ def _running(name: str, command: Command, x: Any, axis: int | None, dtype: Any, 
 
 
 @array_method
-@spelled
 def cumsum(x: ArrayLike, /, axis: int | None = None, dtype: DTypeLike | None = None) -> Array:
     """Returns the sums of the elements up to each one along `axis`; None flattens first. Dtypes as in `sum`.
 
@@ -380,7 +370,6 @@ def cumsum(x: ArrayLike, /, axis: int | None = None, dtype: DTypeLike | None = N
 
 
 @array_method
-@spelled
 def cumprod(x: ArrayLike, /, axis: int | None = None, dtype: DTypeLike | None = None) -> Array:
     """Returns the products of the elements up to each one along `axis`; None flattens first. Dtypes as in `prod`.
 

@@ -68,7 +68,6 @@ def resize(x: ArrayLike, new_shape: ArrayLike) -> Array:
 
 
 @array_method
-@spelled
 def repeat(
     x: ArrayLike, repeats: ArrayLike, axis: int | None = None, *, total_repeat_length: int | None = None
 ) -> Array:

@@ -63,7 +63,6 @@ KEPT = (
 
 
 @array_method
-@spelled
 def sort(x: ArrayLike, /, axis: int | None = -1, *, descending: bool = False, stable: bool = True) -> Array:
     """Returns `x` sorted along `axis`, NaN last; None flattens it first. The sort is always stable.
 
@@ -85,7 +84,6 @@ def sort(x: ArrayLike, /, axis: int | None = -1, *, descending: bool = False, st
 
 
 @array_method
-@spelled
 def argsort(x: ArrayLike, /, axis: int | None = -1, *, descending: bool = False, stable: bool = True) -> Array:
     """Returns the indices (int64) that sort `x` along `axis`; see `sort`.
 
@@ -127,7 +125,6 @@ def lexsort(keys: ArrayLike, axis: int = -1) -> Array:
 
 
 @array_method
-@spelled
 def partition(x: ArrayLike, kth: ArrayLike, axis: int | None = -1) -> Array:
     """Returns `x` with the element `kth` of the sorted order in its place along `axis`, smaller ones before it.
 
@@ -151,7 +148,6 @@ def partition(x: ArrayLike, kth: ArrayLike, axis: int | None = -1) -> Array:
 
 
 @array_method
-@spelled
 def argpartition(x: ArrayLike, kth: ArrayLike, axis: int | None = -1) -> Array:
     """Returns the indices that order `x` as `partition` does.
 
@@ -178,7 +174,6 @@ def _check_places(where: str, kth: Any, x: Array, axis: int | None) -> None:
             raise user_error(OutOfBoundsError, where, problem, operands={"x": x.spec}, fix=fix)
 
 
-@spelled
 @keeps_weakness
 def sort_complex(x: ArrayLike) -> Array:
     """Returns `x` as complex numbers, sorted along the last axis by real part, then by imaginary part.
@@ -194,7 +189,6 @@ def sort_complex(x: ArrayLike) -> Array:
     return sort(x.astype(dtypes.complex_dtype(x.spec.dtype)))
 
 
-@spelled
 @keeps_weakness
 def top_k(x: ArrayLike, k: int, *, axis: int = -1) -> tuple[Array, Array]:
     """Returns the `k` largest elements along `axis`, in falling order, and their indices.
@@ -221,7 +215,6 @@ def top_k(x: ArrayLike, k: int, *, axis: int = -1) -> tuple[Array, Array]:
 
 
 @array_method
-@spelled
 def searchsorted(x1: ArrayLike, x2: ArrayLike, /, side: str = "left", sorter: ArrayLike | None = None) -> Array:
     """Returns where elements of `x2` would be inserted in the sorted vector `x1`.
 
@@ -295,7 +288,6 @@ def is_rising(values: np.ndarray[Any, Any]) -> bool:
 
 
 @array_method
-@spelled
 def take(
     x: ArrayLike,
     indices: ArrayLike,
@@ -331,7 +323,6 @@ def take(
 
 
 @specialised(2)
-@spelled
 def take_along_axis(x: ArrayLike, indices: ArrayLike, /, axis: int | None = -1, *, mode: str = "error") -> Array:
     """Returns, in each row along `axis`, the elements at that row's indices.
 
@@ -351,7 +342,6 @@ def take_along_axis(x: ArrayLike, indices: ArrayLike, /, axis: int | None = -1, 
     return indexing.take_along_axis(to_value(x, "take_along_axis"), indices, axis, mode)
 
 
-@spelled
 @keeps_weakness
 def put_along_axis(
     x: ArrayLike,
@@ -413,7 +403,6 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
 
 
 @array_method
-@spelled
 def choose(x: ArrayLike, choices: Sequence[Any], *, mode: str = "error") -> Array:
     """Returns, for each element of `x`, the element of the choice which it numbers; all broadcast together.
 
@@ -439,7 +428,6 @@ def choose(x: ArrayLike, choices: Sequence[Any], *, mode: str = "error") -> Arra
     return indexing.take_along_axis(stack(options), number[None], 0, mode)[0]
 
 
-@spelled
 @keeps_weakness
 def put(x: ArrayLike, ind: ArrayLike, v: ArrayLike, *, mode: str = "error", inplace: bool = False) -> Array:
     """Returns `x` with the elements at `ind`, places in the flattened array, replaced by `v`, repeated as often as needed.
@@ -496,7 +484,6 @@ def place(x: ArrayLike, mask: ArrayLike, vals: ArrayLike, *, inplace: bool = Fal
     return el.where(manipulation.reshape(true, x.spec.shape), manipulation.reshape(fitting, x.spec.shape), x)
 
 
-@spelled
 @keeps_weakness
 def putmask(x: ArrayLike, mask: ArrayLike, values: ArrayLike) -> Array:
     """Returns `x` with elements of `values`, repeated to the size of x, where `mask` is true (NumPy writes into x instead).
@@ -575,7 +562,6 @@ def delete(x: ArrayLike, obj: ArrayLike | slice, axis: int | None = None) -> Arr
         ) from None
 
 
-@spelled
 @keeps_weakness
 def insert(x: ArrayLike, obj: int, values: ArrayLike, axis: int | None = None) -> Array:
     """Returns `x` with `values` inserted before the index `obj` along `axis`; None flattens it first.
@@ -606,7 +592,6 @@ def insert(x: ArrayLike, obj: int, values: ArrayLike, axis: int | None = None) -
 
 
 @array_method
-@spelled
 def nonzero(x: ArrayLike, /, *, size: int | None = None, fill_value: ArrayLike = 0) -> tuple[Array, ...]:
     """Returns the indices of the elements that are not 0: an array for each axis.
 

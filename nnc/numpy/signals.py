@@ -207,7 +207,6 @@ def ediff1d(x: ArrayLike, /, to_end: ArrayLike | None = None, to_begin: ArrayLik
     return concatenate(parts)
 
 
-@spelled
 @keeps_weakness
 def unwrap(p: ArrayLike, discont: ArrayLike | None = None, axis: int = -1, *, period: ArrayLike = 2 * math.pi) -> Array:
     """Returns `p` with multiples of `period` added, so that neighbours along `axis` differ by at most half of it.

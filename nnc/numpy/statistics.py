@@ -161,7 +161,6 @@ def _rows(m: Any, rowvar: bool) -> Array:
     return x if rowvar else x.T
 
 
-@spelled
 @keeps_weakness
 def corrcoef(x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True) -> Array:
     """Returns the correlation coefficients of variables; arguments as in `cov`.
@@ -280,7 +279,6 @@ def _quantile(
     return reshape(moveaxis(found, -1, 0), (*q.spec.shape, *kept))
 
 
-@spelled
 @keeps_weakness
 def quantile(x: ArrayLike, q: ArrayLike, axis: Axis = None, *, method: str = "linear", keepdims: bool = False) -> Array:
     """Returns quantiles over `axis`; NaN where an element is.
@@ -304,7 +302,6 @@ def quantile(x: ArrayLike, q: ArrayLike, axis: Axis = None, *, method: str = "li
     return _quantile("quantile", x, q, axis, method, keepdims)
 
 
-@spelled
 @keeps_weakness
 def percentile(
     x: ArrayLike, q: ArrayLike, axis: Axis = None, *, method: str = "linear", keepdims: bool = False
@@ -325,7 +322,6 @@ def percentile(
     return _quantile("percentile", x, q, axis, method, keepdims, unit=100.0)
 
 
-@spelled
 @keeps_weakness
 def median(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array:
     """Returns the middle of the sorted elements over `axis`, or the mean of the two middle ones.
@@ -342,7 +338,6 @@ def median(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array:
     return _quantile("median", x, 0.5, axis, "linear", keepdims)
 
 
-@spelled
 @keeps_weakness
 def nanquantile(
     x: ArrayLike, q: ArrayLike, axis: Axis = None, *, method: str = "linear", keepdims: bool = False
@@ -363,7 +358,6 @@ def nanquantile(
     return _quantile("nanquantile", x, q, axis, method, keepdims, True)
 
 
-@spelled
 @keeps_weakness
 def nanpercentile(
     x: ArrayLike, q: ArrayLike, axis: Axis = None, *, method: str = "linear", keepdims: bool = False
@@ -384,7 +378,6 @@ def nanpercentile(
     return _quantile("nanpercentile", x, q, axis, method, keepdims, True, 100.0)
 
 
-@spelled
 @keeps_weakness
 def nanmedian(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array:
     """Returns the median of the elements that are not NaN; see `median`.
@@ -413,7 +406,6 @@ def _without_nan(x: Any, where: str, fill: Any) -> tuple[Array, Array | None]:
     return ew.select(bad, constants.full_like(x, fill), x), ew.bitwise_not(bad)
 
 
-@spelled
 @keeps_weakness
 def nansum(x: ArrayLike, axis: Axis = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Array:
     """Returns the sum of the elements that are not NaN.
@@ -431,7 +423,6 @@ def nansum(x: ArrayLike, axis: Axis = None, dtype: DTypeLike | None = None, *, k
     return red.sum(_without_nan(x, "nansum", 0)[0], axis, dtype, keepdims=keepdims)
 
 
-@spelled
 @keeps_weakness
 def nanprod(x: ArrayLike, axis: Axis = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Array:
     """Returns the product of the elements that are not NaN.
@@ -449,7 +440,6 @@ def nanprod(x: ArrayLike, axis: Axis = None, dtype: DTypeLike | None = None, *, 
     return red.prod(_without_nan(x, "nanprod", 1)[0], axis, dtype, keepdims=keepdims)
 
 
-@spelled
 @keeps_weakness
 def nanmean(x: ArrayLike, axis: Axis = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Array:
     """Returns the mean of the elements that are not NaN; NaN of none.
@@ -468,7 +458,6 @@ def nanmean(x: ArrayLike, axis: Axis = None, dtype: DTypeLike | None = None, *, 
     return moments.mean(values, axis, dtype, keepdims=keepdims, where=there)
 
 
-@spelled
 @keeps_weakness
 def nanvar(
     x: ArrayLike, axis: Axis = None, dtype: DTypeLike | None = None, *, ddof: float = 0, keepdims: bool = False
@@ -490,7 +479,6 @@ def nanvar(
     return moments.var(values, axis, dtype, ddof=ddof, keepdims=keepdims, where=there)
 
 
-@spelled
 @keeps_weakness
 def nanstd(
     x: ArrayLike, axis: Axis = None, dtype: DTypeLike | None = None, *, ddof: float = 0, keepdims: bool = False
@@ -519,7 +507,6 @@ def _nan_extreme(name: str, x: Any, axis: Axis, keepdims: bool, fill: float) -> 
     return result if there is None else el.where(red.any(there, axis, keepdims=keepdims), result, math.nan)
 
 
-@spelled
 @keeps_weakness
 def nanmax(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array:
     """Returns the largest of the elements that are not NaN; NaN of none.
@@ -536,7 +523,6 @@ def nanmax(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array:
     return _nan_extreme("nanmax", x, axis, keepdims, -math.inf)
 
 
-@spelled
 @keeps_weakness
 def nanmin(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array:
     """Returns the smallest of the elements that are not NaN; NaN of none.
@@ -585,7 +571,6 @@ def nanargmin(x: ArrayLike, axis: int | None = None, *, keepdims: bool = False) 
     return red.argmin(_without_nan(x, "nanargmin", math.inf)[0], axis, keepdims=keepdims)
 
 
-@spelled
 @keeps_weakness
 def nancumsum(x: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None) -> Array:
     """Returns running sums in which NaN counts as 0.
@@ -602,7 +587,6 @@ def nancumsum(x: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = N
     return red.cumsum(_without_nan(x, "nancumsum", 0)[0], axis, dtype)
 
 
-@spelled
 @keeps_weakness
 def nancumprod(x: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None) -> Array:
     """Returns running products in which NaN counts as 1.

@@ -138,7 +138,6 @@ def cho_solve(c_and_lower: tuple[Any, bool], b: ArrayLike, /) -> Array:
     return solve_triangular(c, first, trans=2 if lower else 0, lower=lower)
 
 
-@spelled
 @keeps_weakness
 def inv(x: ArrayLike, /) -> Array:
     """Returns the inverse matrix; `solve` is faster and more exact where it is multiplied by something.
@@ -336,7 +335,6 @@ def count_above(s: Array, tolerance: Any) -> Array:
 # -- tensors as matrices -----------------------------------------------------------------------------------------------
 
 
-@spelled
 @keeps_weakness
 def tensorinv(a: ArrayLike, ind: int = 2) -> Array:
     """Returns the inverse of `a` as a map from its last axes to its first `ind` ones.

@@ -12,6 +12,7 @@ import numpy as np
 
 from nnc.array.array import Array
 from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands import elementwise as ew
 from nnc.commands.promote import apply, as_operand, astype, broadcast_shapes, broadcast_to_shape, dtype_of, to_dtype
 from nnc.errors import ArgumentError, DTypeError, ShapeError, user_error
@@ -122,7 +123,7 @@ def rounded(x: Array, dtype: dtypes.DType) -> Array:
 
 
 def in_single(draw: F) -> F:
-    """Makes draws of 16-bit floats those of float32, rounded; `dtype` is a parameter of the function."""
+    """Makes draws of 16-bit floats those of float32, rounded; `dtype` is a parameter of the function, which is `spelled`."""
     place = list(inspect.signature(draw).parameters).index("dtype")
 
     @functools.wraps(draw)
@@ -137,4 +138,4 @@ def in_single(draw: F) -> F:
             kwargs["dtype"] = dtypes.float32
         return rounded(draw(*args, **kwargs), dtype)
 
-    return call  # type: ignore[return-value]
+    return spelled(call)  # type: ignore[return-value]
