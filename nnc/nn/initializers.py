@@ -17,7 +17,7 @@ from nnc.array.array import Array
 from nnc.base import dtypes
 from nnc.commands.rules import check_axes
 from nnc.errors import ArgumentError, user_error
-from nnc.errors.names import module_getattr
+from nnc.errors.names.lookup import public_names
 from nnc.typing import ArrayLike, DTypeLike
 
 __all__ = [
@@ -397,9 +397,5 @@ def orthogonal(scale: float = 1.0, column_axis: int = -1, dtype: DTypeLike = dty
     return init
 
 
-def __dir__() -> list[str]:
-    return sorted(__all__)
-
-
 if not TYPE_CHECKING:  # to which a name that is not there would be one of type NoReturn
-    __getattr__ = module_getattr("nnc.nn.initializers")
+    __getattr__, __dir__ = public_names("nnc.nn.initializers")

@@ -22,7 +22,7 @@ from nnc.commands.promote import astype, promote, to_dtype
 from nnc.commands.rules import check_dtype
 from nnc.commands.shape import pad, slice_axis
 from nnc.errors import ArgumentError, ArgumentTypeError, NncError, user_error
-from nnc.errors.names import module_getattr
+from nnc.errors.names.lookup import public_names
 from nnc.numpy.manipulation import roll
 from nnc.numpy.operands import Axis, Shape, keeps_weakness, static_int, to_axes, to_value
 from nnc.typing import ArrayLike, DTypeLike
@@ -539,9 +539,5 @@ def ifftshift(x: ArrayLike, axes: Axis = None) -> Array:
     return roll(x, tuple(-(x.spec.shape[i] // 2) for i in at), at)
 
 
-def __dir__() -> list[str]:
-    return sorted(__all__)
-
-
 if not TYPE_CHECKING:  # to which a name that is not there would be one of type NoReturn
-    __getattr__ = module_getattr("nnc.numpy.fft")
+    __getattr__, __dir__ = public_names("nnc.numpy.fft")

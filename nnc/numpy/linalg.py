@@ -20,7 +20,7 @@ from nnc.commands.linalg import check_matrix, identity_like
 from nnc.commands.promote import astype
 from nnc.commands.reduce import reduce_max, reduce_sum
 from nnc.errors import ArgumentError, LinAlgError, ShapeError, user_error
-from nnc.errors.names import module_getattr
+from nnc.errors.names.lookup import public_names
 from nnc.numpy import elementwise as el
 from nnc.numpy import manipulation
 from nnc.numpy.contractions import outer, tensordot, vecdot
@@ -402,9 +402,5 @@ def trace(x: ArrayLike, /, *, offset: int = 0, dtype: DTypeLike | None = None) -
     return manipulation.trace(x, offset, -2, -1, dtype)
 
 
-def __dir__() -> list[str]:
-    return sorted(__all__)
-
-
 if not TYPE_CHECKING:  # to which a name that is not there would be one of type NoReturn
-    __getattr__ = module_getattr("nnc.numpy.linalg")
+    __getattr__, __dir__ = public_names("nnc.numpy.linalg")

@@ -113,6 +113,13 @@ def module_getattr(where: str, later: Mapping[str, str] = types.MappingProxyType
     return __getattr__
 
 
+def public_names(
+    where: str, later: Mapping[str, str] = types.MappingProxyType({})
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Returns the functions `__getattr__` and `__dir__` of a public module: see `module_getattr`."""
+    return module_getattr(where, later), lambda: sorted(sys.modules[where].__all__)
+
+
 def _is_submodule(where: str, name: str) -> bool:
     return hasattr(sys.modules.get(where), "__path__") and importlib.util.find_spec(f"{where}.{name}") is not None
 
