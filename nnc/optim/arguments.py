@@ -48,6 +48,12 @@ def check_scalar(
         )
 
 
+def check_scalars(where: str, **values: Any) -> None:
+    """Raises unless all are scalars; Python numbers must be at least 0."""
+    for name, value in values.items():
+        check_scalar(where, name, value)
+
+
 def check_rate(where: str, learning_rate: Any) -> None:
     """Raises unless `learning_rate` is a scalar or a schedule."""
     if not callable(learning_rate):

@@ -12,7 +12,7 @@ from nnc.array.array import Array, asarray
 from nnc.calls.spelling import spelled
 from nnc.commands.promote import as_operand, astype, with_weakness
 from nnc.errors import ArgumentError, ArgumentTypeError, user_error
-from nnc.optim.arguments import Scalar, check_params, check_scalar, check_state
+from nnc.optim.arguments import Scalar, check_params, check_scalar, check_scalars, check_state
 from nnc.optim.base import GradientTransformationExtraArgs, make_state, map_trainable, scalar
 from nnc.optim.base import number as as_number
 from nnc.optim.totals import inner_product, shared
@@ -109,8 +109,7 @@ def scale_by_backtracking_linesearch(
     check_scalar(where, "decrease_factor", decrease_factor, positive=True, below=1.0)
     check_scalar(where, "increase_factor", increase_factor, low=1.0, infinite=True)
     check_scalar(where, "max_learning_rate", max_learning_rate, positive=True)
-    for name, value in (("slope_rtol", slope_rtol), ("atol", atol), ("rtol", rtol)):
-        check_scalar(where, name, value)
+    check_scalars(where, slope_rtol=slope_rtol, atol=atol, rtol=rtol)
 
     def init_fn(params: Any) -> ScaleByBacktrackingLinesearchState:
         grad = make_state(where, nnp.zeros_like, params) if store_grad else None

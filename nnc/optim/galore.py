@@ -14,12 +14,12 @@ from nnc.array.array import Array, asarray
 from nnc.calls.spelling import spelled
 from nnc.commands.promote import astype
 from nnc.errors import ArgumentError, ShapeError, user_error
-from nnc.optim.arguments import Mask, Scalar, check_params, check_rate, check_scalar, check_state, is_trainable, spread
-from nnc.optim.base import GradientTransformation, chain, check_transformation, number, run_update, widen
+from nnc.optim.arguments import Mask, Scalar, check_params, check_scalar, is_trainable, spread
+from nnc.optim.base import GradientTransformation, check_transformation, number, run_update, stateful, widen
 from nnc.optim.conditions import run_if
 from nnc.optim.moments import scale_by_adam
 from nnc.optim.schedules import Schedule
-from nnc.optim.transforms import add_decayed_weights, scale_by_learning_rate, zero_count
+from nnc.optim.transforms import add_decayed_weights, stepping, zero_count
 
 __all__ = ["GaLoreDimensionNumbers", "GaLoreState", "galore", "scale_by_galore"]
 
@@ -173,7 +173,6 @@ def scale_by_galore(
         return GaLoreState(zero_count(), inner, tree.unflatten_like(params, bases))
 
     def update_fn(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
-        check_state(where, state, GaLoreState)
         forms, leaves, kept = layouts(updates), tree.leaves(updates), iter(tree.leaves(state.projector))
         due = state.count % update_proj_gap == 0
         bases: list[Any] = []
@@ -195,7 +194,7 @@ def scale_by_galore(
         projector = tree.unflatten_like(updates, bases)
         return tree.unflatten_like(updates, whole), GaLoreState(state.count + 1, inner, projector)
 
-    return GradientTransformation(init_fn, update_fn)
+    return stateful(where, GaLoreState, init_fn, update_fn)
 
 
 def _renewed(due: Array, g: Array, old: Array) -> Any:
@@ -241,9 +240,9 @@ def galore(
         >>> [x.shape for x in nnc.tree.leaves(optimizer.init(params)) if x.ndim]  # two moments and the basis
         [(1, 2), (1, 2), (3, 1)]
     """
-    check_rate("galore", learning_rate)
-    return chain(
+    return stepping(
+        "galore",
+        learning_rate,
         scale_by_galore(rank, update_proj_gap, scale, base_optimizer, weight_dimension_numbers),
         add_decayed_weights(weight_decay, mask),
-        scale_by_learning_rate(learning_rate),
     )
