@@ -65,12 +65,8 @@ def softmax_cross_entropy(
     (scores,), dtype = widen(name, logits)
     axis = check_axis(name, axis, scores.ndim)
     if not 0 <= label_smoothing <= 1:
-        raise user_error(
-            ArgumentError,
-            name,
-            f"label_smoothing={label_smoothing} is not in [0, 1].",
-            fix="pass a share, such as 0.1.",
-        )
+        problem = f"label_smoothing={label_smoothing} is not in [0, 1]."
+        raise user_error(ArgumentError, name, problem, fix="pass a share, such as 0.1.")
     factors = _class_weights(name, weights, scores, axis)
     log_p = log_softmax(scores, axis=axis, where=where)
     spread = label_smoothing * _evenly(scores, axis, where) if label_smoothing else None

@@ -382,9 +382,8 @@ def orthogonal(scale: float = 1.0, column_axis: int = -1, dtype: DTypeLike = dty
     def init(key: ArrayLike, shape: Sequence[int], dtype: DTypeLike = default) -> Array:
         shape = tuple(shape)
         if len(shape) < 2:
-            raise user_error(
-                ArgumentError, "orthogonal", f"shape {shape} has fewer than two axes.", fix="use normal for vectors."
-            )
+            problem = f"shape {shape} has fewer than two axes."
+            raise user_error(ArgumentError, "orthogonal", problem, fix="use normal for vectors.")
         (axis,) = check_axes("orthogonal", (column_axis,), len(shape))
         columns, others = shape[axis], shape[:axis] + shape[axis + 1 :]
         rows = math.prod(others)

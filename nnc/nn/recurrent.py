@@ -284,9 +284,8 @@ class _Recurrent(Module, Generic[State]):
         """Assigns the fields; `options` are those of the cells."""
         ways = 2 if bidirectional else 1
         if num_layers < 1:
-            raise user_error(
-                ArgumentError, type(self).__name__, f"num_layers is {num_layers}.", fix="use 1 layer or more."
-            )
+            problem = f"num_layers is {num_layers}."
+            raise user_error(ArgumentError, type(self).__name__, problem, fix="use 1 layer or more.")
         keys = random.split(key, (num_layers, ways))
         sizes = (features[0], *(ways * features[1],) * (num_layers - 1))
         self.layers = tuple(

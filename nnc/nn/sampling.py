@@ -96,13 +96,8 @@ def _check_shapes(x: Array, grid: Array, mode: str) -> None:
             fix="pass images of 1 or more elements an axis.",
         )
     if mode == "bicubic" and rank != 2:
-        raise user_error(
-            ArgumentError,
-            WHERE,
-            "mode='bicubic' is for images alone.",
-            operands=operands,
-            fix="use mode='bilinear' for volumes.",
-        )
+        problem = "mode='bicubic' is for images alone."
+        raise user_error(ArgumentError, WHERE, problem, operands=operands, fix="use mode='bilinear' for volumes.")
 
 
 def _to_elements(at: Array, n: int, align_corners: bool) -> Array:

@@ -291,12 +291,8 @@ def from_dlpack(x: ArrayLike, /, *, device: str | None = None, copy: bool | None
         Array([0., 1., 2.], dtype=float32)
     """
     if not hasattr(x, "__dlpack__"):
-        raise user_error(
-            ArgumentTypeError,
-            "from_dlpack",
-            f"{type(x).__name__} has no __dlpack__.",
-            fix="use nnp.asarray for other objects.",
-        )
+        problem = f"{type(x).__name__} has no __dlpack__."
+        raise user_error(ArgumentTypeError, "from_dlpack", problem, fix="use nnp.asarray for other objects.")
     return asarray(x if hasattr(x, "spec") else dlpack.load(x), copy=copy, device=device)
 
 
@@ -654,9 +650,8 @@ def tri(N: int, M: int | None = None, k: int = 0, dtype: DTypeLike | None = None
 def _triangle(name: str, x: Any, k: int, lower: bool) -> Array:
     x = to_value(x, name)
     if x.spec.ndim < 2:
-        raise user_error(
-            ArgumentError, name, "a triangle needs a matrix.", operands={"x": x.spec}, fix="pass at least two axes."
-        )
+        problem = "a triangle needs a matrix."
+        raise user_error(ArgumentError, name, problem, operands={"x": x.spec}, fix="pass at least two axes.")
     k = static_int(k, name, "k")
     inside = _band(x.spec.shape[-2:], ew.greater_equal if lower else ew.less_equal, k)
     return where(inside, x, constants.full(shape=(), dtype=x.spec.dtype, value=0))
@@ -713,13 +708,8 @@ def diag(v: ArrayLike, k: int = 0) -> Array:
     if x.spec.ndim == 2:
         return x.diagonal(k)
     if x.spec.ndim != 1:
-        raise user_error(
-            ArgumentError,
-            "diag",
-            f"v has {x.spec.ndim} axes.",
-            operands={"v": x.spec},
-            fix="pass a vector or a matrix.",
-        )
+        problem = f"v has {x.spec.ndim} axes."
+        raise user_error(ArgumentError, "diag", problem, operands={"v": x.spec}, fix="pass a vector or a matrix.")
     size = x.spec.shape[0] + abs(k)
     zero = constants.full(shape=(), dtype=x.spec.dtype, value=0)
     row = pad(x, zero, low=(max(k, 0),), high=(max(-k, 0),), interior=(0,))  # column j of the matrix holds row[j]

@@ -180,9 +180,8 @@ def _triangle(where: str, a: Any, side: str | None, symmetrize: bool) -> Array:
     """Returns the Hermitian matrix that is meant: of one triangle where `symmetrize` is False, else left to the command."""
     x = to_matrix(where, a)
     if side not in (None, "L", "U"):
-        raise user_error(
-            ArgumentError, where, f"UPLO is {side!r}.", fix='use "L" for the lower or "U" for the upper triangle.'
-        )
+        problem = f"UPLO is {side!r}."
+        raise user_error(ArgumentError, where, problem, fix='use "L" for the lower or "U" for the upper triangle.')
     if symmetrize:
         return x
     half = keep(x, ew.greater if side != "U" else ew.less)

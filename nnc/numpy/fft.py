@@ -93,9 +93,8 @@ def _resized(x: Array, axis: int, n: int) -> Array:
 def _scaled(where: str, y: Array, n: int, norm: str | None, divides: str) -> Array:
     """`y`, a transform of `n` points, divided as `norm` says; `divides` is the norm that divides this direction by n."""
     if norm not in _OPPOSITE:
-        raise user_error(
-            ArgumentError, where, f"norm is {norm!r}.", fix='use "backward" (the same as None), "ortho" or "forward".'
-        )
+        problem = f"norm is {norm!r}."
+        raise user_error(ArgumentError, where, problem, fix='use "backward" (the same as None), "ortho" or "forward".')
     factor = math.sqrt(n) if norm == "ortho" else n if (norm or "backward") == divides else 1
     return y if factor == 1 else y * (1 / factor)
 
@@ -116,13 +115,8 @@ def _sizes(where: str, x: Array, s: Sequence[int] | None, axes: Axis) -> tuple[l
 
 def _needs_axes(where: str, x: Array, axes: Shape) -> None:
     if not axes:
-        raise user_error(
-            ArgumentError,
-            where,
-            "there is no axis to transform.",
-            operands={"x": x.spec},
-            fix="name at least one axis.",
-        )
+        problem = "there is no axis to transform."
+        raise user_error(ArgumentError, where, problem, operands={"x": x.spec}, fix="name at least one axis.")
 
 
 def _transform(where: str, x: Any, s: Sequence[int] | None, axes: Axis, norm: str | None, inverse: bool) -> Array:

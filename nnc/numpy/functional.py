@@ -156,12 +156,8 @@ def _read_signature(signature: str) -> list[list[str]]:
     """Returns the names of the core axes of each argument."""
     match = _SIGNATURE.match(signature)
     if match is None:
-        raise user_error(
-            ArgumentError,
-            "vectorize",
-            f"signature {signature!r} cannot be read.",
-            fix='write it like "(n,m),(m)->(n)".',
-        )
+        problem = f"signature {signature!r} cannot be read."
+        raise user_error(ArgumentError, "vectorize", problem, fix='write it like "(n,m),(m)->(n)".')
     return [re.findall(_NAME, core) for core in re.findall(_CORE, match[1] or "")]
 
 

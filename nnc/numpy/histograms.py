@@ -181,12 +181,8 @@ def _for_each_axis(name: str, value: Any, ndim: int, several: bool) -> Sequence[
     if not several:
         return [value] * ndim
     if len(value) != ndim:
-        raise user_error(
-            ArgumentError,
-            "histogramdd",
-            f"{name} has {len(value)} entries for {ndim} axes.",
-            fix="give one for each axis.",
-        )
+        problem = f"{name} has {len(value)} entries for {ndim} axes."
+        raise user_error(ArgumentError, "histogramdd", problem, fix="give one for each axis.")
     return list(value)
 
 

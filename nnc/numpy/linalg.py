@@ -352,9 +352,8 @@ def cond(x: ArrayLike, p: float | str | None = None) -> Array:
     """
     x = to_matrix("cond", x, square=p not in (None, 2, -2))
     if 0 in x.spec.shape[-2:]:
-        raise user_error(
-            ShapeError, "cond", "an empty matrix has no condition.", operands={"x": x.spec}, fix="pass elements."
-        )
+        problem = "an empty matrix has no condition."
+        raise user_error(ShapeError, "cond", problem, operands={"x": x.spec}, fix="pass elements.")
     if p in (None, 2, -2):
         s = svdvals(x)
         largest, smallest = s[..., 0], s[..., -1]

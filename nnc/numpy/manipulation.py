@@ -67,12 +67,8 @@ def reshape(x: ArrayLike, shape: ShapeLike, order: str = "C", *, copy: bool | No
 
 def _is_columns_first(where: str, order: str) -> bool:
     if order not in ("C", "F"):
-        raise user_error(
-            ArgumentError,
-            where,
-            f"order={order!r} is unknown.",
-            fix='use "C" (last axis first) or "F" (first axis first).',
-        )
+        problem = f"order={order!r} is unknown."
+        raise user_error(ArgumentError, where, problem, fix='use "C" (last axis first) or "F" (first axis first).')
     return order == "F"
 
 
@@ -165,12 +161,8 @@ def moveaxis(x: ArrayLike, source: int | Sequence[int], destination: int | Seque
     x = to_value(x, "moveaxis")
     from_, to = (to_axes("moveaxis", axes, x.spec.ndim) for axes in (source, destination))
     if len(from_) != len(to):
-        raise user_error(
-            ArgumentError,
-            "moveaxis",
-            f"{len(from_)} axes are moved to {len(to)} places.",
-            fix="name as many places as axes.",
-        )
+        problem = f"{len(from_)} axes are moved to {len(to)} places."
+        raise user_error(ArgumentError, "moveaxis", problem, fix="name as many places as axes.")
     order = [axis for axis in range(x.spec.ndim) if axis not in from_]
     for place, axis in sorted(zip(to, from_, strict=True)):
         order.insert(place, axis)
@@ -475,12 +467,8 @@ def roll(x: ArrayLike, shift: int | Sequence[int], axis: Axis = None) -> Array:
     axes: Sequence[int] = axis if isinstance(axis, (tuple, list)) else (axis,)
     shifts = tuple(shifts) * len(axes) if len(shifts) == 1 else shifts
     if len(axes) != len(shifts):
-        raise user_error(
-            ArgumentError,
-            "roll",
-            f"{len(shifts)} shifts are given for {len(axes)} axes.",
-            fix="give one shift for each axis.",
-        )
+        problem = f"{len(shifts)} shifts are given for {len(axes)} axes."
+        raise user_error(ArgumentError, "roll", problem, fix="give one shift for each axis.")
     for at, steps in zip(axes, shifts, strict=True):
         x = _roll_axis(x, steps, to_axis("roll", at, x.spec.ndim))
     return x
@@ -529,9 +517,8 @@ def diagonal(x: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> A
     """
     x = to_value(x, "diagonal")
     if x.spec.ndim < 2:
-        raise user_error(
-            ShapeError, "diagonal", "a diagonal needs a matrix.", operands={"x": x.spec}, fix="pass at least two axes."
-        )
+        problem = "a diagonal needs a matrix."
+        raise user_error(ShapeError, "diagonal", problem, operands={"x": x.spec}, fix="pass at least two axes.")
     a, b = check_axes("diagonal", (axis1, axis2), x.spec.ndim)
     x = moveaxis(x, (a, b), (-2, -1))
     rows, columns = x.spec.shape[-2:]

@@ -50,9 +50,8 @@ def _largest(sizes: Array, axes: Shape) -> Array:
 def _vector_norm(where: str, x: Array, axes: Shape, order: Any) -> Array:
     order = order.item() if isinstance(order, np.generic) else order
     if isinstance(order, str) or not dtypes.is_scalar(order):
-        raise user_error(
-            ArgumentError, where, f"vectors have no norm of order {order!r}.", fix="use a number, or inf or -inf."
-        )
+        problem = f"vectors have no norm of order {order!r}."
+        raise user_error(ArgumentError, where, problem, fix="use a number, or inf or -inf.")
     if order == 2:
         return euclidean(x, axes)
     sizes = ew.abs_(x)

@@ -185,13 +185,8 @@ def packbits(x: ArrayLike, /, axis: int | None = None, bitorder: str = "big") ->
     """
     x = to_value(x, "packbits")
     if dtypes.is_inexact(x.spec.dtype):
-        raise user_error(
-            DTypeError,
-            "packbits",
-            f"{x.spec.dtype.name} has no bits to pack.",
-            operands={"x": x.spec},
-            fix="pass x != 0.",
-        )
+        problem = f"{x.spec.dtype.name} has no bits to pack."
+        raise user_error(DTypeError, "packbits", problem, operands={"x": x.spec}, fix="pass x != 0.")
     x, at = ravel_for(axis, x)
     at = to_axis("packbits", at, x.spec.ndim)
     bits = astype(moveaxis(el.as_bool(x, "packbits"), at, -1), dtypes.uint8)

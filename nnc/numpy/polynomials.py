@@ -28,13 +28,8 @@ __all__ = ["poly", "polyadd", "polyder", "polydiv", "polyfit", "polyint", "polym
 def _coefficients(p: Any, where: str, name: str = "p") -> Array:
     p = to_value(p, where, name)
     if p.spec.ndim != 1:
-        raise user_error(
-            ShapeError,
-            where,
-            f"{name} must be a vector.",
-            operands={name: p.spec},
-            fix="pass one number for each power.",
-        )
+        problem = f"{name} must be a vector."
+        raise user_error(ShapeError, where, problem, operands={name: p.spec}, fix="pass one number for each power.")
     return p
 
 

@@ -143,12 +143,8 @@ def _extreme(
         command = commands.reduce_or if name == "max" else commands.reduce_and
     if initial is None:
         if where is not None:
-            raise user_error(
-                ArgumentError,
-                name,
-                "where= may leave no element at all.",
-                fix=f"pass initial=..., the {name} of nothing, too.",
-            )
+            problem = "where= may leave no element at all."
+            raise user_error(ArgumentError, name, problem, fix=f"pass initial=..., the {name} of nothing, too.")
         return apply_reduction(name, command, ORDERED, x, axis, keepdims, needs_elements=True)
     check_dtype(name, x.spec, *ORDERED)
     axes = to_axes(name, axis, x.spec.ndim)
@@ -241,13 +237,8 @@ def _arg_extreme(name: str, command: Command, x: Any, axis: int | None, keepdims
     x, at = ravel_for(axis, original)
     at = to_axis(name, at, x.spec.ndim)
     if x.spec.shape[at] == 0:
-        raise user_error(
-            ShapeError,
-            name,
-            "there is no element to name.",
-            operands={"x": original.spec},
-            fix="pass a non-empty axis.",
-        )
+        problem = "there is no element to name."
+        raise user_error(ShapeError, name, problem, operands={"x": original.spec}, fix="pass a non-empty axis.")
     axes = (at,) if axis is not None else tuple(range(original.spec.ndim))
     return keep(command(x, axis=at), original.spec, axes, keepdims)
 
@@ -420,13 +411,8 @@ def _cumulative(
 ) -> Array:
     x = to_value(x, name)
     if axis is None and x.spec.ndim != 1:
-        raise user_error(
-            ArgumentError,
-            name,
-            f"axis must be given for an array of {x.spec.ndim} axes.",
-            operands={"x": x.spec},
-            fix="pass axis=...",
-        )
+        problem = f"axis must be given for an array of {x.spec.ndim} axes."
+        raise user_error(ArgumentError, name, problem, operands={"x": x.spec}, fix="pass axis=...")
     result, at = _running(name, command, x, axis, dtype, True)
     if not include_initial:
         return result

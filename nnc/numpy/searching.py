@@ -233,12 +233,8 @@ def searchsorted(x1: ArrayLike, x2: ArrayLike, /, side: str = "left", sorter: Ar
     """
     steps, values = promote_compared(x1, x2, where="searchsorted")
     if np.ndim(steps) != 1:
-        raise user_error(
-            ShapeError,
-            "searchsorted",
-            f"x1 has {np.ndim(steps)} axes.",
-            fix="pass a sorted vector; use nnc.vmap for rows.",
-        )
+        problem = f"x1 has {np.ndim(steps)} axes."
+        raise user_error(ShapeError, "searchsorted", problem, fix="pass a sorted vector; use nnc.vmap for rows.")
     if sorter is not None:
         steps = indexing.take(steps, sorter)
     return commands.searchsorted(steps, values, side=side)
@@ -273,9 +269,8 @@ def digitize(x: ArrayLike, bins: ArrayLike, right: bool = False) -> Array:
     if values is None:
         return el.where(bins[0] > bins[-1], reversed_, searchsorted(bins, x, side=side))
     if not is_rising(values[::-1]):
-        raise user_error(
-            ArgumentError, "digitize", "bins neither rise nor fall.", operands={"bins": bins.spec}, fix="sort the bins."
-        )
+        problem = "bins neither rise nor fall."
+        raise user_error(ArgumentError, "digitize", problem, operands={"bins": bins.spec}, fix="sort the bins.")
     return reversed_
 
 
@@ -390,12 +385,8 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
         Array([-1,  7,  7, 30], dtype=int64)
     """
     if len(condlist) != len(choicelist):
-        raise user_error(
-            ArgumentError,
-            "select",
-            f"{len(condlist)} conditions go with {len(choicelist)} choices.",
-            fix="pass as many of either.",
-        )
+        problem = f"{len(condlist)} conditions go with {len(choicelist)} choices."
+        raise user_error(ArgumentError, "select", problem, fix="pass as many of either.")
     result = default
     for condition, choice in reversed(list(zip(condlist, choicelist, strict=True))):
         result = el.where(condition, choice, result)
@@ -557,9 +548,8 @@ def delete(x: ArrayLike, obj: ArrayLike | slice, axis: int | None = None) -> Arr
     try:
         return pick(x, np.delete(places, index), at)
     except IndexError as error:
-        raise user_error(
-            OutOfBoundsError, "delete", f"{error}.", operands={"x": x.spec}, fix="name elements that are there."
-        ) from None
+        fix = "name elements that are there."
+        raise user_error(OutOfBoundsError, "delete", f"{error}.", operands={"x": x.spec}, fix=fix) from None
 
 
 @keeps_weakness
@@ -610,9 +600,8 @@ def nonzero(x: ArrayLike, /, *, size: int | None = None, fill_value: ArrayLike =
     """
     value = to_value(x, "nonzero")
     if not value.spec.ndim:
-        raise user_error(
-            ArgumentError, "nonzero", "a 0-d array has no indices.", fix="use nnp.atleast_1d(x), or x != 0."
-        )
+        problem = "a 0-d array has no indices."
+        raise user_error(ArgumentError, "nonzero", problem, fix="use nnp.atleast_1d(x), or x != 0.")
     if size is None:
         return tuple(as_value(np.ascontiguousarray(i)) for i in np.nonzero(value.concrete("nonzero", SIZED)))
     size = to_size(size, "nonzero", "size")
@@ -719,12 +708,8 @@ def ravel_multi_index(multi_index: Sequence[Any], dims: ArrayLike) -> Array:
     """
     sizes = to_shape(dims, "ravel_multi_index")
     if len(multi_index) != len(sizes):
-        raise user_error(
-            ArgumentError,
-            "ravel_multi_index",
-            f"{len(multi_index)} indices go with {len(sizes)} axes.",
-            fix="give one for each.",
-        )
+        problem = f"{len(multi_index)} indices go with {len(sizes)} axes."
+        raise user_error(ArgumentError, "ravel_multi_index", problem, fix="give one for each.")
     total: Any = 0
     for i, index in enumerate(multi_index):
         place = _places(index, "ravel_multi_index", sizes[i])

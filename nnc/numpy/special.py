@@ -315,9 +315,8 @@ def _segment(
             num_segments = int(known.max()) + 1 if known.size else 0
         n = static_int(num_segments, name, "num_segments")
         if n < 0:
-            raise user_error(
-                ArgumentError, name, f"num_segments is {n}.", fix="give the number of segments, 0 or more."
-            )
+            problem = f"num_segments is {n}."
+            raise user_error(ArgumentError, name, problem, fix="give the number of segments, 0 or more.")
         dtype = rows.spec.dtype
         empty = constants.full(shape=(n, *rows.spec.shape[1:]), dtype=dtype, value=start(dtype))
         check_choice(name, "mode", mode, SCATTER_MODES)

@@ -153,9 +153,8 @@ def _rows(m: Any, rowvar: bool) -> Array:
     (x,) = promote(m, where="cov", to=dtypes.to_float)
     x = to_value(x, "cov")
     if x.spec.ndim > 2:
-        raise user_error(
-            ShapeError, "cov", "there are more than two axes.", operands={"m": x.spec}, fix="pass a matrix."
-        )
+        problem = "there are more than two axes."
+        raise user_error(ShapeError, "cov", problem, operands={"m": x.spec}, fix="pass a matrix.")
     if x.spec.ndim < 2:
         return reshape(x, (1, -1)) if x.spec.size else reshape(x, (1, 0))
     return x if rowvar else x.T
@@ -236,27 +235,21 @@ def _quantile(
     (x,) = promote(x, where=name, to=dtypes.to_float)
     x = to_value(x, name)
     if not dtypes.is_float(x.spec.dtype):
-        raise user_error(
-            ArgumentError, name, f"{x.spec.dtype.name} has no order.", operands={"x": x.spec}, fix="pass real numbers."
-        )
+        problem = f"{x.spec.dtype.name} has no order."
+        raise user_error(ArgumentError, name, problem, operands={"x": x.spec}, fix="pass real numbers.")
     dtype, shape = x.spec.dtype, x.spec.shape
     x = astype(x, dtypes.accumulator(dtype))
     q = ew.convert(q if hasattr(q, "spec") else _numbers(q, name), dtype=dtypes.float64) / unit
     if isinstance(q, Array) and bool(red.any(el.logical_or(q < 0, q > 1))):
-        raise user_error(
-            ArgumentError,
-            name,
-            f"q lies outside of 0 to {unit:g}: {q * unit}.",
-            fix=f"choose numbers from 0 to {unit:g}.",
-        )
+        problem = f"q lies outside of 0 to {unit:g}: {q * unit}."
+        raise user_error(ArgumentError, name, problem, fix=f"choose numbers from 0 to {unit:g}.")
     axes = to_axes(name, axis, len(shape))
     rest = [i for i in range(len(shape)) if i not in axes]
     outer = tuple(shape[i] for i in rest)
     n = math.prod(shape[i] for i in axes)
     if not n:
-        raise user_error(
-            ShapeError, name, "it has no value over an axis of size 0.", operands={"x": x.spec}, fix="pass elements."
-        )
+        problem = "it has no value over an axis of size 0."
+        raise user_error(ShapeError, name, problem, operands={"x": x.spec}, fix="pass elements.")
     rows = sort(reshape(x.transpose((*rest, *axes)), (*outer, n)), axis=len(outer), descending=False)
     nans = red.count_nonzero(ew.isnan(rows), -1)
     flat_q = ravel(q)
@@ -697,9 +690,8 @@ def cross(a: ArrayLike, b: ArrayLike, /, *, axis: int = -1) -> Array:
     values = [to_value(x, "cross") for x in promote(a, b, where="cross")]
     for x in values:
         if x.spec.shape[to_axis("cross", axis, x.spec.ndim)] != 3:
-            raise user_error(
-                ShapeError, "cross", f"axis {axis} must have size 3.", operands={"x": x.spec}, fix="pass 3-vectors."
-            )
+            problem = f"axis {axis} must have size 3."
+            raise user_error(ShapeError, "cross", problem, operands={"x": x.spec}, fix="pass 3-vectors.")
     (a0, a1, a2), (b0, b1, b2) = ([take(x, i, axis=axis) for i in (0, 1, 2)] for x in values)
     parts = (a1 * b2 - a2 * b1, a2 * b0 - a0 * b2, a0 * b1 - a1 * b0)
     return moveaxis(concatenate([part[None] for part in parts]), 0, axis)

@@ -43,9 +43,8 @@ def check_scalar(
     if not (low < value if positive else low <= value) or not value < below:
         start = f"above {low:g}" if positive else f"at least {low:g}"
         end = f" and below {below:g}" if below < math.inf else ""
-        raise user_error(
-            ArgumentError, where, f"{name} is {value!r}; it must be {start}{end}.", fix=f"choose another {name}."
-        )
+        problem = f"{name} is {value!r}; it must be {start}{end}."
+        raise user_error(ArgumentError, where, problem, fix=f"choose another {name}.")
 
 
 def check_scalars(where: str, **values: Any) -> None:
@@ -123,8 +122,7 @@ def spread(
             except (KeyError, IndexError, AttributeError, TypeError):
                 here = None
         if is_trainable(leaf) and not is_choice(here):
-            raise user_error(
-                TreeError, where, f"{name} holds {here!r} at {accessor.codify('params')}, not {wanted}.", fix=fix
-            )
+            problem = f"{name} holds {here!r} at {accessor.codify('params')}, not {wanted}."
+            raise user_error(TreeError, where, problem, fix=fix)
         result.append(here if is_choice(here) else None)
     return result

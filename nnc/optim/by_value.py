@@ -52,9 +52,8 @@ def loss_value(where: str, value: Any, dtype: dtypes.DType) -> Array:
     """
     fix = "call value, grads = nnc.value_and_grad(loss)(params), then update(grads, state, params, value=value)."
     if value is None:
-        raise user_error(
-            ArgumentTypeError, where, "its update reads the value of the loss, which was not given.", fix=fix
-        )
+        problem = "its update reads the value of the loss, which was not given."
+        raise user_error(ArgumentTypeError, where, problem, fix=fix)
     value = scalar(value)
     if value.shape != ():
         raise user_error(ArgumentError, where, f"value has shape {value.shape}, it must be one number.", fix=fix)

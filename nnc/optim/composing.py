@@ -153,9 +153,8 @@ def stateless_with_tree_map(f: Callable[[Any, Any], Any]) -> GradientTransformat
 
 def _check_function(where: str, f: Any) -> None:
     if not callable(f):
-        raise user_error(
-            ArgumentTypeError, where, f"f is {shorten(f)}, not a function.", fix="pass f(updates, params)."
-        )
+        problem = f"f is {shorten(f)}, not a function."
+        raise user_error(ArgumentTypeError, where, problem, fix="pass f(updates, params).")
 
 
 @spelled

@@ -131,12 +131,8 @@ def scale_by_galore(
     where = "scale_by_galore"
     for name, value in (("rank", rank), ("update_proj_gap", update_proj_gap)):
         if not isinstance(value, int) or value < 1:
-            raise user_error(
-                ArgumentError,
-                where,
-                f"{name} is {value!r}; it must be an int of at least 1.",
-                fix=f"choose another {name}.",
-            )
+            problem = f"{name} is {value!r}; it must be an int of at least 1."
+            raise user_error(ArgumentError, where, problem, fix=f"choose another {name}.")
     check_scalar(where, "scale", scale)
     base = scale_by_adam() if base_optimizer is None else base_optimizer
     check_transformation(where, "base_optimizer", base)

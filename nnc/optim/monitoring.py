@@ -117,12 +117,8 @@ def monitor(measures: Mapping[str, Measure | GradientTransformation]) -> Gradien
     """
     where = "monitor"
     if not isinstance(measures, Mapping):
-        raise user_error(
-            ArgumentTypeError,
-            where,
-            f"measures is a {type(measures).__name__}, not a dict.",
-            fix='pass {"name": measure}.',
-        )
+        problem = f"measures is a {type(measures).__name__}, not a dict."
+        raise user_error(ArgumentTypeError, where, problem, fix='pass {"name": measure}.')
     parts: dict[str, GradientTransformation] = {}
     for name, measure in measures.items():
         if isinstance(measure, GradientTransformation):

@@ -170,9 +170,8 @@ def rmsprop(
         check_scalar("rmsprop", "momentum", momentum, below=1.0)
         links.append(trace(momentum, nesterov))
     elif nesterov:
-        raise user_error(
-            ArgumentError, "rmsprop", "nesterov changes momentum, and there is none.", fix="give momentum=0.9."
-        )
+        problem = "nesterov changes momentum, and there is none."
+        raise user_error(ArgumentError, "rmsprop", problem, fix="give momentum=0.9.")
     return chain(*links)
 
 

@@ -24,9 +24,8 @@ Decays = tuple[Scalar, Scalar]
 def _check(where: str, learning_rate: Any, betas: Any, **numbers: Scalar) -> None:
     check_rate(where, learning_rate)
     if not isinstance(betas, (tuple, list)) or len(betas) != 2:
-        raise user_error(
-            ArgumentTypeError, where, f"betas is {betas!r}, not a pair of numbers.", fix="write betas=(0.9, 0.999)."
-        )
+        problem = f"betas is {betas!r}, not a pair of numbers."
+        raise user_error(ArgumentTypeError, where, problem, fix="write betas=(0.9, 0.999).")
     check_decays(where, **{"betas[0]": betas[0], "betas[1]": betas[1]})
     for name, value in numbers.items():
         check_scalar(where, name, value, positive=name == "estim_lr0")

@@ -186,9 +186,8 @@ def dirichlet(
     dtype = float_dtype(dtype, where)
     alpha = to_value(read_parameter(alpha, dtype, where, "alpha"), where, "alpha")
     if not alpha.spec.ndim:
-        raise user_error(
-            ShapeError, where, "alpha has no axes.", operands={"alpha": alpha.spec}, fix="give a vector of parameters."
-        )
+        problem = "alpha has no axes."
+        raise user_error(ShapeError, where, problem, operands={"alpha": alpha.spec}, fix="give a vector of parameters.")
     whole = None if shape is None else (*to_shape(shape, where), alpha.spec.shape[-1])
     (alpha,), _ = read_together(where, dtypes.float64, whole, alpha=alpha)
     if not alpha.spec.size:

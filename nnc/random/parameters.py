@@ -31,9 +31,8 @@ def float_dtype(dtype: Any, where: str) -> dtypes.DType:
     """
     wanted = to_dtype(dtype, where)
     if not dtypes.is_float(wanted):
-        raise user_error(
-            DTypeError, where, f"dtype is {wanted.name}.", fix="draw in a floating-point dtype, such as 'float32'."
-        )
+        problem = f"dtype is {wanted.name}."
+        raise user_error(DTypeError, where, problem, fix="draw in a floating-point dtype, such as 'float32'.")
     return wanted
 
 
@@ -91,9 +90,8 @@ def integer_dtype(dtype: Any, where: str) -> dtypes.DType:
     """
     wanted = to_dtype(dtype, where)
     if not dtypes.is_integer(wanted):
-        raise user_error(
-            DTypeError, where, f"dtype is {wanted.name}.", fix="draw in an integer dtype, such as 'int32'."
-        )
+        problem = f"dtype is {wanted.name}."
+        raise user_error(DTypeError, where, problem, fix="draw in an integer dtype, such as 'int32'.")
     return wanted
 
 

@@ -91,9 +91,8 @@ def cumulative_trapezoid(
         raise user_error(ArgumentError, "cumulative_trapezoid", f"initial is {initial!r}.", fix="use 0 or None.")
     y, gaps = _samples("cumulative_trapezoid", y, x, dx, axis)
     if not y.spec.shape[-1]:
-        raise user_error(
-            ShapeError, "cumulative_trapezoid", "there is no sample.", operands={"y": y.spec}, fix="pass one or more."
-        )
+        problem = "there is no sample."
+        raise user_error(ShapeError, "cumulative_trapezoid", problem, operands={"y": y.spec}, fix="pass one or more.")
     parts = gaps * (y[..., 1:] + y[..., :-1]) * 0.5
     return moveaxis(cumulative_sum(parts, axis=-1, include_initial=initial is not None), -1, axis)
 

@@ -46,9 +46,8 @@ def detrend(data: ArrayLike, axis: int = -1, type: str = "linear", bp: Any = 0) 
     n = x.spec.shape[at]
     breaks = np.unique(np.concatenate([[0], np.ravel(bp), [n]]).astype(int))
     if breaks[0] < 0 or breaks[-1] > n:
-        raise user_error(
-            ArgumentError, "detrend", f"bp is {bp!r}, the signal has {n} samples.", fix=f"use numbers from 0 to {n}."
-        )
+        problem = f"bp is {bp!r}, the signal has {n} samples."
+        raise user_error(ArgumentError, "detrend", problem, fix=f"use numbers from 0 to {n}.")
     rows = moveaxis(x, at, -1)
     parts = [_without_line(rows[..., a:b]) for a, b in zip(breaks[:-1].tolist(), breaks[1:].tolist(), strict=True)]
     return moveaxis(concatenate(parts, axis=-1), -1, at) if parts else x
