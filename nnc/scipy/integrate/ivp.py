@@ -145,8 +145,8 @@ def _read(
         raise user_error(ArgumentError, where, f"t_span is {t_span!r}.", fix="pass the first and the last time.")
     y = to_value(y0, where, "y0")
     if y.spec.ndim != 1 or not y.spec.size:
-        problem = "y0 must be a vector."
-        raise user_error(ShapeError, where, problem, operands={"y0": y.spec}, fix="flatten it, and reshape y in fun.")
+        reason = "y0 must be a vector."
+        raise user_error(ShapeError, where, reason, operands={"y0": y.spec}, fix="flatten it, and reshape y in fun.")
     ends = [as_operand(t, where, "t_span") for t in t_span]  # numbers keep all their digits
     times = None if t_eval is None else as_operand(t_eval, where, "t_eval")
     dtype = result_dtype(y, *ends, *([] if times is None else [times]), where=where)
@@ -168,8 +168,8 @@ def _read(
     if dtypes.is_inexact(out.dtype):
         dtype = result_dtype(np.zeros((), dtype), np.zeros((), out.dtype), where=where)
     if method in ("Radau", "BDF") and dtypes.is_complex(dtype):
-        problem = f"{method!r} takes real numbers only."
-        raise user_error(UnsupportedError, where, problem, fix="stack real and imaginary parts in y.")
+        reason = f"{method!r} takes real numbers only."
+        raise user_error(UnsupportedError, where, reason, fix="stack real and imaginary parts in y.")
     real = dtypes.real_dtype(dtype)
     first, last = (in_dtype(t, real, where, "t_span") for t in ends)
     times = None if times is None else in_dtype(times, real, where, "t_eval")

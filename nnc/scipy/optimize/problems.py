@@ -144,8 +144,8 @@ def read_problem(where: str, fun: Any, x0: Any, args: Any) -> tuple[Problem, Arr
     found = [np.zeros((), s.dtype) for s in probe.graph.output_specs if dtypes.is_inexact(s.dtype)]
     widest = result_dtype(np.zeros((), widest), *found, where=where)
     if dtypes.is_complex(widest):
-        problem = "complex numbers are not taken."
-        raise user_error(DTypeError, where, problem, fix="pass real and imaginary parts as two arrays.")
+        reason = "complex numbers are not taken."
+        raise user_error(DTypeError, where, reason, fix="pass real and imaginary parts as two arrays.")
     problem = Problem(where, fun, args, shape, specs, widest)
     return problem, problem.ravel(leaves)
 
