@@ -69,11 +69,10 @@ def _along(where: str, name: str, values: Any, x: Array, axes: tuple[int, ...]) 
     return reshape(values, shape=tuple(n if i in axes else 1 for i, n in enumerate(x.shape)))
 
 
-def _affine(where: str, x: Array, scale: Any, bias: Any, axes: tuple[int, ...], like: Array | None = None) -> Array:
-    """x · scale + bias, with one value for each element of the axes of `like`, by default x."""
-    like = x if like is None else like
-    x = x if scale is None else x * _along(where, "scale", scale, like, axes)
-    return x if bias is None else x + _along(where, "bias", bias, like, axes)
+def _affine(where: str, x: Array, scale: Any, bias: Any, axes: tuple[int, ...]) -> Array:
+    """x · scale + bias, with one value for each element of the axes."""
+    x = x if scale is None else x * _along(where, "scale", scale, x, axes)
+    return x if bias is None else x + _along(where, "bias", bias, x, axes)
 
 
 def _of_channels(where: str, x: Array, scale: Any, bias: Any, channel: int) -> tuple[Array | None, Array | None]:

@@ -113,13 +113,13 @@ def polymul(a1: ArrayLike, a2: ArrayLike, *, strip_zeros: bool = True) -> Array:
     """
     p, q = _both("polymul", a1=a1, a2=a2)
     if strip_zeros:
-        p, q = _without_leading_zeros(p, "polymul"), _without_leading_zeros(q, "polymul")
+        p, q = _without_leading_zeros(p), _without_leading_zeros(q)
     return convolve(p, q)
 
 
-def _without_leading_zeros(p: Array, where: str) -> Array:
+def _without_leading_zeros(p: Array) -> Array:
     """Returns the coefficients from the first that is not 0; one where all are 0."""
-    places = _nonzero_places(p, where)
+    places = _nonzero_places(p, "polymul")
     return p[int(places[0]) :] if places.size else p[:1]
 
 

@@ -67,6 +67,14 @@ def check_state(where: str, state: Any, kind: type) -> None:
         raise user_error(ArgumentTypeError, where, problem, fix=fix)
 
 
+def check_function(where: str, value: Any, grad: Any, value_fn: Any) -> None:
+    """Raises ArgumentTypeError where a function, its value or its gradient was not given to `update`."""
+    if value is None or grad is None or not callable(value_fn):
+        problem = "its update needs the function and its value and gradient at the parameters."
+        fix = "call optimizer.update(grads, state, params, value=value, grad=grads, value_fn=loss)."
+        raise user_error(ArgumentTypeError, where, problem, fix=fix)
+
+
 def check_params(where: str, params: Any) -> None:
     """Raises ArgumentTypeError where `params` was left out."""
     if params is None:

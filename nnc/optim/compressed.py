@@ -75,7 +75,8 @@ def compressed(
     check_transformation(_WHERE, "optimizer", optimizer)
     check_axis_name(_WHERE, axis_name)
     sent_in = _check_sizes(dtype, fraction)
-    count = _number_of_processes() if places is None else places
+    processes = world()
+    count = (1 if processes is None else processes.size) if places is None else places
     check_count(_WHERE, "places", count, "pass the number of places along the axis.")
 
     def init(params: Any) -> Any:
@@ -103,11 +104,6 @@ def compressed(
         return moved, {"optimizer": inner, "unsent": unsent}
 
     return extended(init, update, optimizer)
-
-
-def _number_of_processes() -> int:
-    found = world()
-    return 1 if found is None else found.size
 
 
 def _rounded_sum(x: Any, dtype: Any, axis: NamedAxis) -> Any:

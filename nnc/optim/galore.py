@@ -13,7 +13,8 @@ from nnc import tree
 from nnc.array.array import Array, asarray
 from nnc.calls.spelling import spelled
 from nnc.commands.promote import astype
-from nnc.errors import ArgumentError, ShapeError, user_error
+from nnc.errors import ShapeError, user_error
+from nnc.errors.errors import check_count
 from nnc.optim.arguments import Mask, Scalar, check_params, check_scalar, is_trainable, spread
 from nnc.optim.base import GradientTransformation, check_transformation, number, run_update, stateful, widen
 from nnc.optim.conditions import run_if
@@ -129,10 +130,8 @@ def scale_by_galore(
         (3, 2)
     """
     where = "scale_by_galore"
-    for name, value in (("rank", rank), ("update_proj_gap", update_proj_gap)):
-        if not isinstance(value, int) or value < 1:
-            problem = f"{name} is {value!r}; it must be an int of at least 1."
-            raise user_error(ArgumentError, where, problem, fix=f"choose another {name}.")
+    check_count(where, "rank", rank, "choose another rank.")
+    check_count(where, "update_proj_gap", update_proj_gap, "choose another update_proj_gap.")
     check_scalar(where, "scale", scale)
     base = scale_by_adam() if base_optimizer is None else base_optimizer
     check_transformation(where, "base_optimizer", base)

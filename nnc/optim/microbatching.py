@@ -14,7 +14,7 @@ from nnc.base import dtypes
 from nnc.calls.spelling import spelled
 from nnc.commands.promote import astype
 from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError, user_error
-from nnc.errors.errors import shorten
+from nnc.errors.errors import check_count, shorten
 from nnc.trace.core.differentiate import value_and_grad
 from nnc.trace.core.specs import eval_shape
 from nnc.trace.core.vectorize import vmap
@@ -137,9 +137,7 @@ def microbatch(
     """
     if microbatch_size is None:
         return fun
-    if microbatch_size < 1:
-        problem = f"microbatch_size is {microbatch_size!r}; it must be at least 1."
-        raise user_error(ArgumentError, "microbatch", problem, fix="write 32, or None.")
+    check_count("microbatch", "microbatch_size", microbatch_size, "write 32, or None.")
     size = microbatch_size
     places = (argnums,) if isinstance(argnums, int) else tuple(argnums)
     names = (argnames,) if isinstance(argnames, str) else tuple(argnames)

@@ -320,12 +320,8 @@ def scale_by_amsgrad(
 
 def _rms(variance: Array, g: Array, eps: Scalar, eps_in_sqrt: bool) -> Array:
     inside, outside = (eps, 0.0) if eps_in_sqrt else (0.0, eps)
-    return divide(astype(widen(g), _joint(g, variance)), variance, outside, inside, g.dtype)
-
-
-def _joint(g: Array, variance: Array) -> dtypes.DType:
-    """Returns the dtype in which `g` is divided by a root of `variance`."""
-    return dtypes.complex_dtype(variance.dtype) if dtypes.is_complex(g.dtype) else variance.dtype
+    joint = dtypes.complex_dtype(variance.dtype) if dtypes.is_complex(g.dtype) else variance.dtype
+    return divide(astype(widen(g), joint), variance, outside, inside, g.dtype)
 
 
 @spelled

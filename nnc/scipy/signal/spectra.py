@@ -52,7 +52,6 @@ def _segments(
     nfft: Any,
     n: int | None,
     dtype: dtypes.DType,
-    default: int = 256,
 ) -> _Segments:
     """Reads the sizes of segments; `n` is the length of the signal, where it limits them.
 
@@ -67,7 +66,7 @@ def _segments(
         raise user_error(ShapeError, where, problem, operands={"window": values.spec}, fix="flatten it.")
     size = None if nperseg is None else to_size(nperseg, where, "nperseg")
     if size is None:
-        size = default if values is None else values.spec.size
+        size = 256 if values is None else values.spec.size
     if values is None and n is not None:
         size = min(size, n)
     if size < 1 or (n is not None and size > n):
