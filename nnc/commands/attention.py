@@ -35,7 +35,7 @@ from nnc.commands.attention_formulas import (
     sum_to,
     tangent_formula,
 )
-from nnc.commands.rules import check_dtype, lead
+from nnc.commands.rules import check_dtype, lead, lead_all
 from nnc.commands.shape import reshape
 from nnc.errors import ShapeError, user_error
 from nnc.graph import Command, TensorSpec, check_same_dtype, register
@@ -472,7 +472,7 @@ def _batch_around(name: str, first: Callable[[tuple[int, ...]], int]) -> BatchRu
         **params: Any,
     ) -> Any:  # fmt: skip
         begin, end = first(wrt), len(operands) - 2
-        moved = [lead(size, x, is_batched) for x, is_batched in zip(operands, batched, strict=True)]
+        moved = lead_all(size, operands, batched)
         moved[begin:end] = _lead_all(size, operands[begin:end], batched[begin:end], biased, own_bias=BIAS in wrt)
         found = get_command(name)(*moved, wrt=wrt, biased=biased, **params)
         return found, (True,) * len(found)

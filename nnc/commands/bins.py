@@ -17,11 +17,11 @@ from nnc.commands.constants import full_like
 from nnc.commands.elementwise import INEXACT, convert, select
 from nnc.commands.index import gather
 from nnc.commands.reduce import reduce_sum
-from nnc.commands.rules import batch_with, check_dtype, expansion, linear_in
+from nnc.commands.rules import batch_leading, check_dtype, expansion, linear_in
 from nnc.commands.shape import broadcast_to, concatenate, reshape, slice_axis, transpose
 from nnc.errors import ArgumentError, user_error
 from nnc.graph import Command, TensorSpec, register
-from nnc.graph.rules import BatchRule, Rules, Value
+from nnc.graph.rules import Rules, Value
 
 NDArray = np.ndarray[Any, Any]
 Intervals = tuple[NDArray, NDArray]  # where each begins, and the place after its last
@@ -107,10 +107,6 @@ def _expanded(x: Value, axis: int, intervals: Intervals) -> Value:
     return convert(total, dtype=dtype) if total.spec.dtype != dtype else total
 
 
-def _next_axis(name: str) -> BatchRule:
-    return batch_with(name, lambda params: {**params, "axis": params["axis"] + 1})
-
-
 bin_sums: Command = register(
     "bin_sums",
     Rules(
@@ -119,7 +115,7 @@ bin_sums: Command = register(
         derivative=linear_in(
             "bin_sums", {0: lambda ct, x, axis, bins: bin_sums_input_grad(ct, axis=axis, places=x.spec.shape[axis])}
         ),
-        batch=_next_axis("bin_sums"),
+        batch=batch_leading("bin_sums"),
         cost=lambda x, axis, bins: 2 * max(x.size, x.size // max(x.shape[axis], 1) * bins),
     ),
 )
@@ -131,7 +127,7 @@ bin_sums_input_grad: Command = register(
         derivative=linear_in(
             "bin_sums_input_grad", {0: lambda g, ct, axis, places: bin_sums(g, axis=axis, bins=ct.spec.shape[axis])}
         ),
-        batch=_next_axis("bin_sums_input_grad"),
+        batch=batch_leading("bin_sums_input_grad"),
         cost=lambda ct, axis, places: 2 * max(ct.size, ct.size // max(ct.shape[axis], 1) * places),
     ),
 )

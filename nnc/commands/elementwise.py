@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from operator import methodcaller
 from typing import Any
 
@@ -22,9 +23,10 @@ from nnc.commands.rules import (
     Quotient,
     Sum,
     add_tangents,
-    batch_elementwise,
+    batch_leading,
     check_dtype,
     check_same_spec,
+    each,
     linear_in,
     linear_in_all,
     not_linear,
@@ -121,7 +123,7 @@ def elementwise(
             exact=identity or not widen,
             numpy_call=called if is_ufunc else None,
             derivative=rule,
-            batch=batch_elementwise(name),
+            batch=batch_leading(name),
             inplace=InPlace(tuple((i, 0) for i in range(arity)), (0,) if identity else ()) if result is None else None,
             cost=lambda *specs: flops * specs[0].size,
             weight=weight,
@@ -131,6 +133,12 @@ def elementwise(
         arity=arity,
         **attributes,
     )
+
+
+def of_inexact(name: str, function: Callable[..., Any], slope: Partial, **columns: Any) -> Command:
+    """Registers an elementwise command of one float or complex operand, whose scalar expression is a call of its name."""
+    columns = {"any_arrays": True} | columns
+    return elementwise(name, function, f"{name}(x)", accepts=INEXACT, partials=(slope,), **columns)
 
 
 def as_array(x: Any) -> Any:
@@ -143,9 +151,9 @@ def _from_partials(
 ) -> Derivative:
     def jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...]) -> Tangents:
         total: Value | None = None
-        for partial, t in zip(partials, tangents, strict=True):
-            if t is not None and partial is not None:
-                total = add_tangents(total, _PRODUCTS[product](t, partial(*primals, outputs[0])))
+        for slope, t in zip(partials, tangents, strict=True):
+            if t is not None and slope is not None:
+                total = add_tangents(total, _PRODUCTS[product](t, slope(*primals, outputs[0])))
         return (total,)
 
     return Derivative(jvp, transpose)
@@ -161,14 +169,10 @@ def _signed_sum(*signs: int) -> Derivative:
                 total = add_tangents(total, t if sign > 0 else neg(t)) if total is None or sign > 0 else sub(total, t)
         return (total,)
 
-    def transpose(cotangents: Cotangents, operands: tuple[Value | Linear, ...]) -> Tangents:
-        ct = cotangents[0]
-        return tuple(
-            (ct if sign > 0 else neg(ct)) if isinstance(operand, Linear) else None
-            for sign, operand in zip(signs, operands, strict=True)
-        )
+    def transpose(sign: int, ct: Value, *operands: Value | Linear) -> Value:
+        return ct if sign > 0 else neg(ct)
 
-    return Derivative(jvp, transpose)
+    return Derivative(jvp, each({i: partial(transpose, sign) for i, sign in enumerate(signs)}))
 
 
 # -- arithmetic --------------------------------------------------------------------------------------------------------
@@ -289,19 +293,17 @@ def _abs_square_jvp(x: Value, t: Value) -> Value:
 
 # -- powers, exponentials, logarithms ----------------------------------------------------------------------------------
 
-sqrt: Command = elementwise(
-    "sqrt", np.sqrt, "sqrt(x)", accepts=INEXACT, any_arrays=True, singular=True, partials=(lambda x, out: 0.5 / out,),
-    root_of=(2, lambda primals, tangents: tangents[0]),
-)  # fmt: skip
+sqrt: Command = of_inexact(
+    "sqrt", np.sqrt, lambda x, out: 0.5 / out, singular=True, root_of=(2, lambda primals, tangents: tangents[0])
+)
 length: Command = elementwise(
     "length", np.sqrt, "sqrt(x)", accepts=FLOAT, any_arrays=True, partials=(lambda x, out: _slope_of_length(out),),
     root_of=(2, lambda primals, tangents: tangents[0]),
 )  # fmt: skip
 """The square root of a sum of squares: the derivative at 0 is 0."""
-rsqrt: Command = elementwise(
-    "rsqrt", lambda x: 1 / np.sqrt(x), "rsqrt(x)", accepts=INEXACT, singular=True,
-    partials=(lambda x, out: -0.5 * out / x,), flops=2,
-)  # fmt: skip
+rsqrt: Command = of_inexact(
+    "rsqrt", lambda x: 1 / np.sqrt(x), lambda x, out: -0.5 * out / x, singular=True, any_arrays=False, flops=2
+)
 with_square: Command = elementwise(
     "with_square", lambda x, y: np.array(x), "x", arity=2, accepts=FLOAT, flops=0, identity=True, weight=2,
     derivative=Derivative(lambda primals, tangents, outputs: (tangents[0],)), root_of=(2, lambda primals, tangents: tangents[1]),
@@ -324,12 +326,8 @@ def _slope_of_length(out: Value) -> Value:
 
 
 # exponentials overflow, which makes their partials infinite
-exp: Command = elementwise(
-    "exp", np.exp, "exp(x)", accepts=INEXACT, any_arrays=True, singular=True, partials=(lambda x, out: out,)
-)
-exp2: Command = elementwise(
-    "exp2", np.exp2, "exp2(x)", accepts=INEXACT, singular=True, partials=(lambda x, out: _slope_of_exp2(x, out),)
-)
+exp: Command = of_inexact("exp", np.exp, lambda x, out: out, singular=True)
+exp2: Command = of_inexact("exp2", np.exp2, lambda x, out: _slope_of_exp2(x, out), singular=True, any_arrays=False)
 
 
 def _slope_of_exp2(x: Value, out: Value) -> Value:
@@ -355,20 +353,10 @@ def _expm1(x: Any) -> Any:
     return out
 
 
-expm1: Command = elementwise(
-    "expm1", _expm1, "expm1(x)", accepts=INEXACT, any_arrays=True, singular=True, partials=(lambda x, out: exp(x),)
-)
-log: Command = elementwise(
-    "log", np.log, "log(x)", accepts=INEXACT, any_arrays=True, singular=True, partials=(lambda x, out: reciprocal(x),)
-)
-log2: Command = elementwise(
-    "log2", np.log2, "log2(x)", accepts=INEXACT, any_arrays=True, singular=True,
-    partials=(lambda x, out: 1 / (x * math.log(2)),),
-)  # fmt: skip
-log10: Command = elementwise(
-    "log10", np.log10, "log10(x)", accepts=INEXACT, any_arrays=True, singular=True,
-    partials=(lambda x, out: 1 / (x * math.log(10)),),
-)  # fmt: skip
+expm1: Command = of_inexact("expm1", _expm1, lambda x, out: exp(x), singular=True)
+log: Command = of_inexact("log", np.log, lambda x, out: reciprocal(x), singular=True)
+log2: Command = of_inexact("log2", np.log2, lambda x, out: 1 / (x * math.log(2)), singular=True)
+log10: Command = of_inexact("log10", np.log10, lambda x, out: 1 / (x * math.log(10)), singular=True)
 
 
 def _log1p(x: Any) -> Any:
@@ -402,9 +390,7 @@ def _square_exactly(x: Any) -> tuple[Any, Any]:
     return square, ((high * high - square) + 2 * high * low) + low * low
 
 
-log1p: Command = elementwise(
-    "log1p", _log1p, "log1p(x)", accepts=INEXACT, any_arrays=True, singular=True, partials=(lambda x, out: 1 / (x + 1),)
-)  # fmt: skip
+log1p: Command = of_inexact("log1p", _log1p, lambda x, out: 1 / (x + 1), singular=True)
 
 
 def _integer_pow_infer(x: TensorSpec, *, exponent: int) -> TensorSpec:
@@ -447,7 +433,7 @@ integer_pow: Command = register(
                 else None,
             )
         ),
-        batch=batch_elementwise("integer_pow"),
+        batch=batch_leading("integer_pow"),
         inplace=InPlace(((0, 0),)),
         cost=lambda x, exponent: x.size * max(1, abs(exponent).bit_length()),
     ),
@@ -564,20 +550,15 @@ def _to_bool(dtype: dtypes.DType) -> dtypes.DType:
     return dtypes.bool_
 
 
-equal: Command = elementwise(
-    "equal", np.equal, "x == y", arity=2, accepts=ANY, result=_to_bool, weight=2, commutes=True
-)
-not_equal: Command = elementwise(
-    "not_equal", np.not_equal, "x != y", arity=2, accepts=ANY, result=_to_bool, weight=2, commutes=True
-)
-less: Command = elementwise("less", np.less, "x < y", arity=2, accepts=ORDERED, result=_to_bool, weight=2)
-less_equal: Command = elementwise(
-    "less_equal", np.less_equal, "x <= y", arity=2, accepts=ORDERED, result=_to_bool, weight=2
-)
-greater: Command = elementwise("greater", np.greater, "x > y", arity=2, accepts=ORDERED, result=_to_bool, weight=2)
-greater_equal: Command = elementwise(
-    "greater_equal", np.greater_equal, "x >= y", arity=2, accepts=ORDERED, result=_to_bool, weight=2
-)
+_comparison = partial(elementwise, arity=2, accepts=ORDERED, result=_to_bool, weight=2)
+
+
+equal: Command = _comparison("equal", np.equal, "x == y", accepts=ANY, commutes=True)
+not_equal: Command = _comparison("not_equal", np.not_equal, "x != y", accepts=ANY, commutes=True)
+less: Command = _comparison("less", np.less, "x < y")
+less_equal: Command = _comparison("less_equal", np.less_equal, "x <= y")
+greater: Command = _comparison("greater", np.greater, "x > y")
+greater_equal: Command = _comparison("greater_equal", np.greater_equal, "x >= y")
 isnan: Command = elementwise("isnan", np.isnan, "x != x", accepts=ANY, result=_to_bool, weight=2)
 isinf: Command = elementwise("isinf", np.isinf, "abs(x) == inf", accepts=ANY, result=_to_bool, any_arrays=True)
 isfinite: Command = elementwise(
@@ -586,13 +567,10 @@ isfinite: Command = elementwise(
 signbit: Command = elementwise("signbit", np.signbit, "signbit(x)", accepts=FLOAT, result=_to_bool)
 
 bitwise_not: Command = elementwise("bitwise_not", np.invert, "~x", accepts=BITS, weight=2)
-bitwise_and: Command = elementwise(
-    "bitwise_and", np.bitwise_and, "x & y", arity=2, accepts=BITS, weight=2, commutes=True
-)
-bitwise_or: Command = elementwise("bitwise_or", np.bitwise_or, "x | y", arity=2, accepts=BITS, weight=2, commutes=True)
-bitwise_xor: Command = elementwise(
-    "bitwise_xor", np.bitwise_xor, "x ^ y", arity=2, accepts=BITS, weight=2, commutes=True
-)
+_bitwise = partial(elementwise, arity=2, accepts=BITS, weight=2, commutes=True)
+bitwise_and: Command = _bitwise("bitwise_and", np.bitwise_and, "x & y")
+bitwise_or: Command = _bitwise("bitwise_or", np.bitwise_or, "x | y")
+bitwise_xor: Command = _bitwise("bitwise_xor", np.bitwise_xor, "x ^ y")
 
 
 def _shift(function: Any) -> Any:
@@ -618,17 +596,6 @@ def _select_infer(condition: TensorSpec, x: TensorSpec, y: TensorSpec) -> Tensor
     return x
 
 
-def _select_transpose(cotangents: Cotangents, operands: tuple[Any, ...]) -> Tangents:
-    condition, x, y = operands
-    ct = cotangents[0]
-    nothing = full_like(ct, 0)
-    return (
-        None,
-        select(condition, ct, nothing) if isinstance(x, Linear) else None,
-        select(condition, nothing, ct) if isinstance(y, Linear) else None,
-    )
-
-
 _WORDS = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
 _MANY = 1 << 12  # elements above which branches that are guessed wrong cost more than passes over memory
 
@@ -650,8 +617,16 @@ select: Command = register(
         numpy_call=lambda condition, x, y: _blend if x.size > _MANY and x.dtype.itemsize in _WORDS else np.where,
         scalar="select(x, y, z)",
         exact=True,
-        derivative=linear_in_all("select", _select_transpose),
-        batch=batch_elementwise("select"),
+        derivative=linear_in_all(
+            "select",
+            each(
+                {
+                    1: lambda ct, condition, x, y: select(condition, ct, full_like(ct, 0)),
+                    2: lambda ct, condition, x, y: select(condition, full_like(ct, 0), ct),
+                }
+            ),
+        ),
+        batch=batch_leading("select"),
         inplace=InPlace(((1, 0), (2, 0))),
         weight=2,
         cost=lambda condition, x, y: x.size,
@@ -676,12 +651,6 @@ conj: Command = elementwise(
 )
 
 
-def _complex_transpose(cotangents: Cotangents, operands: tuple[Any, ...]) -> Tangents:
-    ct = cotangents[0]
-    re, im = operands
-    return real(ct) if isinstance(re, Linear) else None, neg(imag(ct)) if isinstance(im, Linear) else None
-
-
 def _complex_infer(re: TensorSpec, im: TensorSpec) -> TensorSpec:
     spec = check_same_spec("complex", (re, im))
     check_dtype(
@@ -703,8 +672,10 @@ complex_: Command = register(
         reference=_complex_reference,
         numpy_call=lambda re, im: _complex_reference,
         scalar="complex(x, y)",
-        derivative=linear_in_all("complex", _complex_transpose),
-        batch=batch_elementwise("complex"),
+        derivative=linear_in_all(
+            "complex", each({0: lambda ct, re, im: real(ct), 1: lambda ct, re, im: neg(imag(ct))})
+        ),
+        batch=batch_leading("complex"),
         cost=lambda re, im: 0,
     ),
     arity=2,
@@ -755,7 +726,7 @@ convert: Command = register(
         scalar="convert(x)",
         exact=True,
         derivative=Derivative(_convert_jvp, _convert_transpose),
-        batch=batch_elementwise("convert"),
+        batch=batch_leading("convert"),
         weight=1,
         cost=lambda x, dtype: 0,
     ),

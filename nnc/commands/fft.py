@@ -13,7 +13,7 @@ import numpy as np
 from nnc.base import dtypes
 from nnc.commands.constants import full
 from nnc.commands.elementwise import COMPLEX, Accepts, conj, mul
-from nnc.commands.rules import batch_with, behind_batch, check_axes, check_axis, check_dtype, linear_in
+from nnc.commands.rules import batch_leading, check_axes, check_axis, check_dtype, linear_in
 from nnc.commands.shape import broadcast_to, concatenate
 from nnc.errors import ShapeError, user_error
 from nnc.graph import Command, TensorSpec, register
@@ -73,7 +73,7 @@ fft: Command = register(
         any_arrays=True,
         reference=_fft_reference,
         derivative=linear_in("fft", {0: _fft_transpose}),
-        batch=batch_with("fft", lambda params: {**params, "axes": tuple(map(behind_batch, params["axes"]))}),
+        batch=batch_leading("fft"),
         cost=lambda x, axes, inverse=False: sum(_cost(x, x.shape[axis]) for axis in axes),
     ),
 )
@@ -117,7 +117,7 @@ rfft: Command = register(
         any_arrays=True,
         reference=_rfft_reference,
         derivative=linear_in("rfft", {0: _rfft_transpose}),
-        batch=batch_with("rfft", lambda params: {"axis": behind_batch(params["axis"])}),
+        batch=batch_leading("rfft"),
         cost=lambda x, axis: _cost(x, x.shape[axis]) // 2,
     ),
 )
@@ -152,7 +152,7 @@ irfft: Command = register(
         any_arrays=True,
         reference=_irfft_reference,
         derivative=linear_in("irfft", {0: _irfft_transpose}),
-        batch=batch_with("irfft", lambda params: {**params, "axis": behind_batch(params["axis"])}),
+        batch=batch_leading("irfft"),
         cost=lambda x, axis, points: _cost(x, points),
     ),
 )

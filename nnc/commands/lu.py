@@ -15,16 +15,15 @@ from nnc.commands.elementwise import INEXACT, greater, less_equal
 from nnc.commands.indexing import take_along_axis
 from nnc.commands.linalg import (
     NDArray,
-    batch_leading,
     check_matrix,
     cubic,
     identity_like,
     keep,
+    lapack,
     matrix_transpose,
-    run_lapack,
     triangular_solve,
 )
-from nnc.commands.rules import check_dtype
+from nnc.commands.rules import batch_leading, check_dtype
 from nnc.commands.shape import broadcast_to, concatenate, slice_axis
 from nnc.graph import Command, TensorSpec, register
 from nnc.graph.rules import Derivative, Rules, Tangents, Value
@@ -49,7 +48,7 @@ def _lu_reference(x: NDArray) -> Any:
         _eliminate(out, pivots, rows)
         return out
 
-    return run_lapack("lu", run, (x,), "", ""), pivots, rows
+    return lapack("lu", run)(x), pivots, rows
 
 
 def _eliminate(a: NDArray, pivots: NDArray, rows: NDArray) -> None:

@@ -20,7 +20,7 @@ from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands.index import gather
 from nnc.commands.reduce import expand, reduce_max, reduce_sum
-from nnc.commands.rules import batch_with, behind_batch, check_axes, check_dtype, expansion, lead
+from nnc.commands.rules import batch_leading, check_axes, check_dtype, expansion
 from nnc.errors import ShapeError, user_error
 from nnc.errors.errors import check_choice
 from nnc.graph import TensorSpec, infer_specs, reference, register
@@ -111,17 +111,13 @@ def _cost(x: TensorSpec, *, axes: Axes) -> int:
     return 4 * x.size
 
 
-def _shift(params: dict[str, Any]) -> dict[str, Any]:
-    return {"axes": tuple(behind_batch(axis) for axis in params["axes"])}
-
-
 softmax = register(
     "softmax",
     Rules(
         infer=_infer("softmax"),
         reference=_softmax,
         derivative=Derivative(_softmax_jvp),
-        batch=batch_with("softmax", _shift),
+        batch=batch_leading("softmax"),
         inplace=InPlace(((0, 0),)),
         cost=_cost,
     ),
@@ -132,7 +128,7 @@ log_softmax = register(
         infer=_infer("log_softmax"),
         reference=_log_softmax,
         derivative=Derivative(_log_softmax_jvp),
-        batch=batch_with("log_softmax", _shift),
+        batch=batch_leading("log_softmax"),
         inplace=InPlace(((0, 0),)),
         cost=_cost,
     ),
@@ -143,7 +139,7 @@ logsumexp = register(
         infer=_infer("logsumexp", keeps_axes=False),
         reference=_logsumexp,
         derivative=Derivative(_logsumexp_jvp),
-        batch=batch_with("logsumexp", _shift),
+        batch=batch_leading("logsumexp"),
         cost=_cost,
     ),
 )
@@ -182,16 +178,9 @@ def _pick(x: NDArray, index: NDArray, *, mode: str) -> NDArray:
 
 def _pick_jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], *, mode: str) -> Tangents:
     (x, index), t = primals, tangents[0]
-    if t is None:
-        return (None,)
     last = (x.spec.ndim - 1,)
     mean = reduce_sum(t * softmax(x, axes=last), axes=last)
     return (gather(t, index, **_gather_params(x.spec, mode)) - expand(mean, outputs[0].spec, last),)
-
-
-def _pick_batch(size: int, operands: tuple[Value, ...], batched: tuple[bool, ...], *, mode: str) -> Any:
-    x, index = (lead(size, value, is_batched) for value, is_batched in zip(operands, batched, strict=True))
-    return (pick_log_softmax(x, index, mode=mode),), (True,)
 
 
 pick_log_softmax = register(
@@ -200,7 +189,7 @@ pick_log_softmax = register(
         infer=_pick_infer,
         reference=_pick,
         derivative=Derivative(_pick_jvp),
-        batch=_pick_batch,
+        batch=batch_leading("pick_log_softmax"),
         cost=lambda x, index, mode: 4 * x.size,
     ),
     arity=2,

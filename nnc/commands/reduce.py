@@ -30,7 +30,7 @@ from nnc.commands.elementwise import (
     not_equal,
     select,
 )
-from nnc.commands.rules import Reduction, batch_with, behind_batch, check_axes, check_axis, check_dtype, linear_in
+from nnc.commands.rules import Reduction, batch_leading, check_axes, check_axis, check_dtype, linear_in
 from nnc.commands.shape import broadcast_to, concatenate, flip, slice_axis
 from nnc.errors import ShapeError, user_error
 from nnc.graph import Command, TensorSpec, register
@@ -123,7 +123,7 @@ def _reduction(
             reference=reference,
             numpy_call=lambda x, *, axes: partial(_at_once(function, x, axes), axis=axes, dtype=x.dtype),
             derivative=derivative,
-            batch=batch_with(name, _shift_axes),
+            batch=batch_leading(name),
             cost=lambda x, axes: x.size,
         ),
         reduction=by,
@@ -134,10 +134,6 @@ def _at_once(function: np.ufunc, x: TensorSpec, axes: Shape) -> Callable[..., An
     """Returns the function of arrays that reduces these axes."""
     is_long = function is np.add and x.dtype in _TOTALS and any(x.shape[axis] > _SHORT for axis in axes)
     return _sum if is_long else function.reduce
-
-
-def _shift_axes(params: dict[str, Any]) -> dict[str, Any]:
-    return {**params, "axes": tuple(behind_batch(axis) for axis in params["axes"])}
 
 
 def expand(x: Value, like: TensorSpec, axes: Shape) -> Value:
@@ -229,7 +225,7 @@ def _arg_reduction(name: str, function: Callable[..., Any]) -> Command:
         Rules(
             infer=infer,
             reference=lambda x, *, axis: np.asarray(function(x, axis)),
-            batch=batch_with(name, lambda params: {"axis": behind_batch(params["axis"])}),
+            batch=batch_leading(name),
             cost=lambda x, axis: x.size,
         ),
     )
@@ -265,7 +261,7 @@ def _cumulative(
             any_arrays=function in _ALONG_AXIS,
             reference=reference,
             derivative=derivative,
-            batch=batch_with(name, lambda params: {"axis": behind_batch(params["axis"])}),
+            batch=batch_leading(name),
             cost=lambda x, axis: x.size,
         ),
         cumulative=by,

@@ -17,7 +17,7 @@ import numpy as np
 from nnc.base import dtypes
 from nnc.commands.constants import full
 from nnc.commands.elementwise import add, select
-from nnc.commands.rules import batch_with, behind_batch, check_axes, check_axis, lead, linear_in, linear_in_all, zeros
+from nnc.commands.rules import batch_leading, check_axes, check_axis, lead, lead_all, linear_in, linear_in_all, zeros
 from nnc.errors import ArgumentError, GraphError, ShapeError, user_error
 from nnc.graph import Box, Command, TensorSpec, check_same_dtype, first_overlap, register
 from nnc.graph import command as get_command
@@ -155,33 +155,31 @@ def invert_permutation(permutation: Sequence[int]) -> Shape:
     return tuple(inverse)
 
 
-transpose: Command = register(
-    "transpose",
-    Rules(
-        infer=_transpose_infer,
-        reference=lambda x, *, permutation: x.transpose(permutation),
-        numpy_call=lambda x, *, permutation: methodcaller("transpose", permutation),
-        derivative=linear_in(
-            "transpose", {0: lambda ct, x, permutation: transpose(ct, permutation=invert_permutation(permutation))}
+def _permuted(name: str, **rules: Any) -> Command:
+    return register(
+        name,
+        Rules(
+            infer=_transpose_infer,
+            derivative=linear_in(
+                name, {0: lambda ct, x, permutation: transpose(ct, permutation=invert_permutation(permutation))}
+            ),
+            batch=batch_leading(name, lambda p: {"permutation": (0, *(axis + 1 for axis in p["permutation"]))}),
+            cost=_no_cost,
+            **rules,
         ),
-        batch=batch_with("transpose", lambda p: {"permutation": (0, *(axis + 1 for axis in p["permutation"]))}),
-        alias=AsView(lambda x, out, *, permutation: [(axis, i) for i, axis in enumerate(permutation)]),
-        cost=_no_cost,
-    ),
+    )
+
+
+transpose: Command = _permuted(
+    "transpose",
+    reference=lambda x, *, permutation: x.transpose(permutation),
+    numpy_call=lambda x, *, permutation: methodcaller("transpose", permutation),
+    alias=AsView(lambda x, out, *, permutation: [(axis, i) for i, axis in enumerate(permutation)]),
 )
 
 # The same elements as `transpose` shows, written anew in their new order: lowering inserts it where kernels read them often.
-reorder: Command = register(
-    "reorder",
-    Rules(
-        infer=_transpose_infer,
-        reference=lambda x, *, permutation: np.ascontiguousarray(x.transpose(permutation)),
-        derivative=linear_in(
-            "reorder", {0: lambda ct, x, permutation: transpose(ct, permutation=invert_permutation(permutation))}
-        ),
-        batch=batch_with("reorder", lambda p: {"permutation": (0, *(axis + 1 for axis in p["permutation"]))}),
-        cost=_no_cost,
-    ),
+reorder: Command = _permuted(
+    "reorder", reference=lambda x, *, permutation: np.ascontiguousarray(x.transpose(permutation))
 )
 
 # -- slice, flip -------------------------------------------------------------------------------------------------------
@@ -254,7 +252,7 @@ flip: Command = register(
         reference=lambda x, *, axes: np.flip(x, axes),
         numpy_call=lambda x, *, axes: partial(np.flip, axis=axes),
         derivative=linear_in("flip", {0: lambda ct, x, axes: flip(ct, axes=axes)}),
-        batch=batch_with("flip", lambda p: {"axes": tuple(behind_batch(axis) for axis in p["axes"])}),
+        batch=batch_leading("flip"),
         alias=AsView(),
         cost=_no_cost,
     ),
@@ -305,7 +303,7 @@ concatenate: Command = register(
         reference=lambda *xs, axis: np.concatenate(xs, axis),
         numpy_call=lambda *specs, axis: lambda *xs: np.concatenate(xs, axis),
         derivative=linear_in_all("concatenate", _concatenate_transpose),
-        batch=batch_with("concatenate", lambda p: {"axis": behind_batch(p["axis"])}),
+        batch=batch_leading("concatenate"),
         joined=_starts_along,
         cost=_no_cost,
     ),
@@ -337,11 +335,9 @@ def _assemble_reference(*parts: Any, shape: Shape, dtype: Any, starts: tuple[Sha
 def _assemble_transpose(
     cotangents: Cotangents, operands: tuple[Value | Linear, ...], *, shape: Shape, dtype: Any, starts: tuple[Shape, ...]
 ) -> Tangents:
-    ct = cotangents[0]
-
     def part(start: Shape, operand: Linear) -> Value:
         limit = tuple(a + n for a, n in zip(start, operand.spec.shape, strict=True))
-        return slice_(ct, start=start, limit=limit, stride=(1,) * len(limit))
+        return slice_(cotangents[0], start=start, limit=limit, stride=(1,) * len(limit))
 
     return tuple(
         part(start, operand) if isinstance(operand, Linear) else None
@@ -350,9 +346,8 @@ def _assemble_transpose(
 
 
 def _assemble_batch(size: int, operands: tuple[Value, ...], batched: tuple[bool, ...], **params: Any) -> Any:
-    moved = [lead(size, x, is_batched) for x, is_batched in zip(operands, batched, strict=True)]
-    starts = tuple((0, *start) for start in params["starts"])
-    return (assemble(*moved, shape=(size, *params["shape"]), dtype=params["dtype"], starts=starts),), (True,)
+    moved = {**params, "shape": (size, *params["shape"]), "starts": tuple((0, *start) for start in params["starts"])}
+    return (assemble(*lead_all(size, operands, batched), **moved),), (True,)
 
 
 assemble: Command = register(

@@ -11,7 +11,7 @@ import numpy as np
 from nnc.base import dtypes
 from nnc.commands.elementwise import FLOAT, elementwise, exp, safe_mul, sign
 from nnc.commands.portable import GILES_CENTRE, GILES_TAIL, horner
-from nnc.commands.rules import batch_elementwise, check_dtype
+from nnc.commands.rules import batch_leading, check_dtype
 from nnc.errors import ArgumentError, user_error
 from nnc.graph import Command, TensorSpec, register
 from nnc.graph.rules import Derivative, InPlace, Rules, Tangents, Value
@@ -62,7 +62,7 @@ def _special(
             reference=reference,
             scalar=scalar,
             derivative=Derivative(jvp),
-            batch=batch_elementwise(name),
+            batch=batch_leading(name),
             inplace=InPlace(((0, 0),)),
             cost=lambda x, **params: 20 * x.size,
         ),
