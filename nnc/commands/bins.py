@@ -14,7 +14,7 @@ import numpy as np
 
 from nnc.base import dtypes
 from nnc.commands.constants import full_like
-from nnc.commands.elementwise import INEXACT, convert, select
+from nnc.commands.elementwise import INEXACT, in_dtype, select
 from nnc.commands.index import gather
 from nnc.commands.reduce import reduce_sum
 from nnc.commands.rules import batch_leading, check_dtype, expansion, linear_in
@@ -92,7 +92,7 @@ def _expanded(x: Value, axis: int, intervals: Intervals) -> Value:
     """Returns the sums by slices where there are few, else of elements that are gathered side by side."""
     starts, ends = intervals
     shape, dtype = x.spec.shape, x.spec.dtype
-    wide = convert(x, dtype=dtypes.accumulator(dtype)) if dtypes.accumulator(dtype) != dtype else x
+    wide = in_dtype(x, dtypes.accumulator(dtype))
     if len(starts) <= _FEW:
         parts = [slice_axis(wide, axis, int(first), int(end)) for first, end in zip(starts, ends, strict=True)]
         one = (*shape[:axis], 1, *shape[axis + 1 :])
@@ -104,7 +104,7 @@ def _expanded(x: Value, axis: int, intervals: Intervals) -> Value:
         there = broadcast_to(widest < (ends - starts)[:, None], shape=rows.spec.shape, axes=(0, 1))
         total = reduce_sum(select(there, rows, full_like(rows, 0)), axes=(1,))
         total = transpose(total, permutation=(*range(1, axis + 1), 0, *range(axis + 1, len(shape))))
-    return convert(total, dtype=dtype) if total.spec.dtype != dtype else total
+    return in_dtype(total, dtype)
 
 
 bin_sums: Command = register(

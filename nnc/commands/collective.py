@@ -170,46 +170,33 @@ pmin: Command = _extremum("pmin", reduce_min)
 # -- all_gather and psum_scatter ---------------------------------------------------------------------------------------
 
 
-def _all_gather_infer(x: TensorSpec, index: TensorSpec, *, size: int, **params: Any) -> TensorSpec:
-    _check_index("all_gather", index)
-    return x.update(shape=(size, *x.shape))
+def _gathering(name: str, pull: Callable[..., Value]) -> Command:
+    def infer(x: TensorSpec, index: TensorSpec, *, size: int, **params: Any) -> TensorSpec:
+        _check_index(name, index)
+        return x.update(shape=(size, *x.shape))
+
+    def batch(rows: int, operands: tuple[Value, ...], batched: tuple[bool, ...], **params: Any) -> Batched:
+        x, index = operands
+        if not batched[1]:
+            return (move_axis(command(x, index, **params), 1, 0),), (True,)
+        return (_rows(params["size"], x, batched[0], rows),), (False,)
+
+    command = register(
+        name, Rules(
+            infer=infer, reference=_in_one_process(lambda x, index, *, size, **params: np.stack([x] * size)),
+            derivative=_linear(lambda *x, **p: command(*x, **p), pull), batch=batch,
+            effect="collective", cost=lambda x, index, **params: 0,
+        ), arity=2,
+    )  # fmt: skip
+    return command
 
 
-def _all_gather_batch(rows: int, operands: tuple[Value, ...], batched: tuple[bool, ...], **params: Any) -> Batched:
-    x, index = operands
-    if not batched[1]:
-        return (move_axis(all_gather(x, index, **params), 1, 0),), (True,)
-    return (_rows(params["size"], x, batched[0], rows),), (False,)
-
-
-all_gather: Command = register(
-    "all_gather", Rules(
-        infer=_all_gather_infer, reference=_in_one_process(lambda x, index, *, size, **params: np.stack([x] * size)),
-        derivative=_linear(lambda *x, **p: all_gather(*x, **p), lambda *x, **p: psum_scatter(*x, **p)),
-        batch=_all_gather_batch, effect="collective", cost=lambda x, index, **params: 0,
-    ), arity=2,
-)  # fmt: skip
-
-
-def _all_gather_same_batch(rows: int, operands: tuple[Value, ...], batched: tuple[bool, ...], **params: Any) -> Batched:
-    x, index = operands
-    if not batched[1]:
-        return (move_axis(all_gather_same(x, index, **params), 1, 0),), (True,)
-    return (_rows(params["size"], x, batched[0], rows),), (False,)
-
-
-def _own_part(ct: Value, index: Value, **params: Any) -> Value:
-    return gather(ct, index, axes=(0,), batch=0, mode="clip")
-
+all_gather: Command = _gathering("all_gather", lambda *x, **p: psum_scatter(*x, **p))
 
 # The values of all places, which count as the same everywhere; the transpose gives each place its part.
-all_gather_same: Command = register(
-    "all_gather_same", Rules(
-        infer=_all_gather_infer, reference=_in_one_process(lambda x, index, *, size, **params: np.stack([x] * size)),
-        derivative=_linear(lambda *x, **p: all_gather_same(*x, **p), _own_part), batch=_all_gather_same_batch,
-        effect="collective", cost=lambda x, index, **params: 0,
-    ), arity=2,
-)  # fmt: skip
+all_gather_same: Command = _gathering(
+    "all_gather_same", lambda ct, index, **params: gather(ct, index, axes=(0,), batch=0, mode="clip")
+)
 
 
 def _check_parts(name: str, x: TensorSpec, size: int) -> None:

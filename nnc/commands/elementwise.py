@@ -714,7 +714,7 @@ def _convert_transpose(cotangents: Cotangents, operands: tuple[Any, ...], *, dty
     ct, target = cotangents[0], operands[0].spec.dtype
     if dtypes.is_complex(ct.spec.dtype) and not dtypes.is_complex(target):
         ct = real(ct)
-    return (convert(ct, dtype=target) if ct.spec.dtype != target else ct,)
+    return (in_dtype(ct, target),)
 
 
 convert: Command = register(
@@ -732,6 +732,12 @@ convert: Command = register(
     ),
     numpy_into=_convert_into,
 )
+
+
+def in_dtype(x: Value, dtype: dtypes.DType) -> Value:
+    """`x` in a dtype; itself where it has that."""
+    return x if x.spec.dtype == dtype else convert(x, dtype=dtype)
+
 
 stop_gradient: Command = elementwise(
     "stop_gradient", np.array, "x", accepts=ANY, partials=(None,), flops=0, identity=True, weight=2

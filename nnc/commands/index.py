@@ -21,7 +21,7 @@ import numpy as np
 
 from nnc.base import dtypes
 from nnc.commands.constants import full, iota
-from nnc.commands.elementwise import add, convert, equal, maximum, minimum, mul, reciprocal, select
+from nnc.commands.elementwise import add, convert, equal, in_dtype, maximum, minimum, mul, reciprocal, select
 from nnc.commands.index_plan import GATHER_MODES, SCATTER_MODES, SLICE_MODES, is_strict
 from nnc.commands.reduce import expand
 from nnc.commands.rules import Gathered, check_axes, check_dtype, each, lead, lead_all, linear_in, linear_in_all, zeros
@@ -262,15 +262,14 @@ def _scatter_jvp(
     out = outputs[0]
     # min, max: the elements that equal the result share its tangent equally. 16-bit floats would not hold small shares
     own, wide = out.spec.dtype, dtypes.accumulator(out.spec.dtype)
-    if wide != own:
-        t, t_updates = convert(t, dtype=wide), convert(t_updates, dtype=wide)
+    t, t_updates = in_dtype(t, wide), in_dtype(t_updates, wide)
     zero = zeros(out.spec.update(dtype=wide))
     add_up: dict[str, Any] = {"op": "add", "unique": unique, **params}
     kept = convert(equal(x, out), dtype=wide)
     won = convert(equal(updates, gather(out, *indices, **params)), dtype=wide)
     count = add(kept, scatter(zero, won, *indices, **add_up))
     total = mul(add(mul(kept, t), scatter(zero, mul(won, t_updates), *indices, **add_up)), reciprocal(count))
-    return (total if wide == own else convert(total, dtype=own),)
+    return (in_dtype(total, own),)
 
 
 def _scatter_mul_tangent(
@@ -438,15 +437,12 @@ def _dynamic_slice_transpose(ct: Value, x: Linear, *starts: Value, sizes: Shape,
     return dynamic_update_slice(zeros(x.spec), ct, *starts, mode=mode)
 
 
-def _zero() -> Value:
-    return full(shape=(), dtype=dtypes.int64, value=0)
-
-
 def _split_starts(starts: Sequence[Value], batched: Sequence[bool]) -> tuple[list[Value], Shape]:
     """Returns the starts for an array with a leading batch axis, 0 where the start differs from row to row; the axes where it
     does.
     """
-    common = [_zero(), *(_zero() if is_batched else start for start, is_batched in zip(starts, batched, strict=True))]
+    zero = full(shape=(), dtype=dtypes.int64, value=0)
+    common = [zero, *(zero if is_batched else start for start, is_batched in zip(starts, batched, strict=True))]
     return common, tuple(axis + 1 for axis, is_batched in enumerate(batched) if is_batched)
 
 

@@ -23,14 +23,14 @@ from nnc.commands.reduce import expand, reduce_max, reduce_sum
 from nnc.commands.rules import batch_leading, check_axes, check_dtype, expansion
 from nnc.errors import ShapeError, user_error
 from nnc.errors.errors import check_choice
-from nnc.graph import TensorSpec, infer_specs, reference, register
-from nnc.graph.rules import Derivative, InPlace, Rules, Tangents, Value
+from nnc.graph import Command, TensorSpec, infer_specs, reference, register
+from nnc.graph.rules import Derivative, Infer, InPlace, JvpRule, Reference, Rules, Tangents, Value
 
 Axes = tuple[int, ...]
 NDArray = np.ndarray[Any, Any]
 
 
-def _infer(name: str, *, keeps_axes: bool = True) -> Any:
+def _infer(name: str, keeps_axes: bool) -> Infer:
     def rule(x: TensorSpec, *, axes: Axes) -> TensorSpec:
         check_dtype(name, x, *ew.FLOAT)
         removed = check_axes(name, axes, x.ndim)
@@ -107,42 +107,21 @@ def _logsumexp_jvp(
     return (reduce_sum(t * softmax(bounded, axes=axes), axes=axes),)
 
 
-def _cost(x: TensorSpec, *, axes: Axes) -> int:
-    return 4 * x.size
+def _register(name: str, function: Reference, jvp: JvpRule, keeps_axes: bool = True) -> Command:
+    rules = Rules(
+        infer=_infer(name, keeps_axes),
+        reference=function,
+        derivative=Derivative(jvp),
+        batch=batch_leading(name),
+        inplace=InPlace(((0, 0),)) if keeps_axes else None,
+        cost=lambda x, axes: 4 * x.size,
+    )
+    return register(name, rules)
 
 
-softmax = register(
-    "softmax",
-    Rules(
-        infer=_infer("softmax"),
-        reference=_softmax,
-        derivative=Derivative(_softmax_jvp),
-        batch=batch_leading("softmax"),
-        inplace=InPlace(((0, 0),)),
-        cost=_cost,
-    ),
-)
-log_softmax = register(
-    "log_softmax",
-    Rules(
-        infer=_infer("log_softmax"),
-        reference=_log_softmax,
-        derivative=Derivative(_log_softmax_jvp),
-        batch=batch_leading("log_softmax"),
-        inplace=InPlace(((0, 0),)),
-        cost=_cost,
-    ),
-)
-logsumexp = register(
-    "logsumexp",
-    Rules(
-        infer=_infer("logsumexp", keeps_axes=False),
-        reference=_logsumexp,
-        derivative=Derivative(_logsumexp_jvp),
-        batch=batch_leading("logsumexp"),
-        cost=_cost,
-    ),
-)
+softmax = _register("softmax", _softmax, _softmax_jvp)
+log_softmax = _register("log_softmax", _log_softmax, _log_softmax_jvp)
+logsumexp = _register("logsumexp", _logsumexp, _logsumexp_jvp, keeps_axes=False)
 
 # -- the log-probability of chosen classes -----------------------------------------------------------------------------
 
@@ -201,8 +180,7 @@ pick_log_softmax = register(
 
 def _expanded_parts(x: Value, axes: Axes) -> tuple[Value, Value]:
     """(x - m, m), in the dtype that sums need."""
-    wide = dtypes.accumulator(x.spec.dtype)
-    x = x if wide == x.spec.dtype else ew.convert(x, dtype=wide)
+    x = ew.in_dtype(x, dtypes.accumulator(x.spec.dtype))
     top = reduce_max(x, axes=axes)
     top = ew.select(ew.isinf(top), constants.full_like(top, 0), top)
     return ew.sub(x, expand(top, x.spec, axes)), top
@@ -226,26 +204,22 @@ def _expanded_total(terms: Value, axes: Axes) -> Value:
     return ew.select(is_empty, constants.full_like(total, 1), total)
 
 
-def _narrow(x: Value, dtype: dtypes.DType) -> Value:
-    return x if x.spec.dtype == dtype else ew.convert(x, dtype=dtype)
-
-
 def _expand_softmax(x: Value, *, axes: Axes) -> Value:
     shifted, _ = _expanded_parts(x, axes)
     terms = ew.exp(shifted)
     total = _expanded_total(terms, axes)
-    return _narrow(ew.mul(terms, expand(ew.reciprocal(total), shifted.spec, axes)), x.spec.dtype)
+    return ew.in_dtype(ew.mul(terms, expand(ew.reciprocal(total), shifted.spec, axes)), x.spec.dtype)
 
 
 def _expand_log_softmax(x: Value, *, axes: Axes) -> Value:
     shifted, _ = _expanded_parts(x, axes)
     logarithm = _expanded_log_total(shifted, axes, 0)
-    return _narrow(ew.sub(shifted, expand(logarithm, shifted.spec, axes)), x.spec.dtype)
+    return ew.in_dtype(ew.sub(shifted, expand(logarithm, shifted.spec, axes)), x.spec.dtype)
 
 
 def _expand_logsumexp(x: Value, *, axes: Axes) -> Value:
     shifted, top = _expanded_parts(x, axes)
-    return _narrow(ew.add(_expanded_log_total(shifted, axes, -np.inf), top), x.spec.dtype)
+    return ew.in_dtype(ew.add(_expanded_log_total(shifted, axes, -np.inf), top), x.spec.dtype)
 
 
 def _expand_pick(x: Value, index: Value, *, mode: str) -> Value:
@@ -253,9 +227,9 @@ def _expand_pick(x: Value, index: Value, *, mode: str) -> Value:
     shifted, top = _expanded_parts(x, last)
     logarithm = _expanded_log_total(shifted, last, 0)  # first, so that one kernel reads the rows
     chosen = gather(x, index, **_gather_params(x.spec, mode))
-    wide = _narrow(chosen, shifted.spec.dtype)
+    wide = ew.in_dtype(chosen, shifted.spec.dtype)
     less = ew.sub(wide, expand(top, wide.spec, last))
-    return _narrow(ew.sub(less, expand(logarithm, wide.spec, last)), x.spec.dtype)
+    return ew.in_dtype(ew.sub(less, expand(logarithm, wide.spec, last)), x.spec.dtype)
 
 
 for _command, _rule in (

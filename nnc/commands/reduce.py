@@ -23,6 +23,7 @@ from nnc.commands.elementwise import (
     convert,
     equal,
     greater_equal,
+    in_dtype,
     less_equal,
     maximum,
     minimum,
@@ -172,9 +173,7 @@ def _extremum_jvp(
     own, wide = x.spec.dtype, dtypes.accumulator(x.spec.dtype)
     at = convert(equal(x, expand(outputs[0], x.spec, axes)), dtype=wide)
     share = at / expand(reduce_sum(at, axes=axes), at.spec, axes)
-    if wide == own:
-        return (reduce_sum(mul(t, share), axes=axes),)
-    return (convert(reduce_sum(mul(convert(t, dtype=wide), share), axes=axes), dtype=own),)
+    return (in_dtype(reduce_sum(mul(in_dtype(t, wide), share), axes=axes), own),)
 
 
 reduce_max: Command = _reduction(
