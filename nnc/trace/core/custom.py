@@ -33,8 +33,7 @@ from nnc.trace.core.dual import DualTrace, DualTracer
 from nnc.trace.core.eager import EagerInterpreter
 from nnc.trace.core.flat import FlatFunction, FlatTree, call_function, check_callable, check_positions, name_of
 from nnc.trace.core.on_device import DeviceInterpreter
-from nnc.trace.core.specs import argument_spec, as_wanted, shapes_of
-from nnc.trace.core.staging import stage
+from nnc.trace.core.specs import argument_spec, as_wanted, shapes_of, stage_flat
 from nnc.trace.core.subgraphs import bind_for_rows, input_values, one_row
 from nnc.typing import P, Q, R, R_co, S
 
@@ -119,16 +118,15 @@ class _Custom(Generic[P, R_co]):
                 x if t is None else DualTracer(top, x, t, line, x.weak) for x, t in zip(outputs, moved, strict=True)
             ]
             return flat.build_result(duals)
-        specs = [argument_spec(x) for x in leaves]
         with activity(f"tracing {name_of(self.fun)} for {self.transform}"):
             if axes:
                 settle = lambda found: rule.settled(place, leaves, over, found)
                 traced = place.trace(flat, leaves, over, settle, is_rule=False)
                 staged, bound = traced.staged, rule.within(place, over, traced.axes)
             else:
-                staged, bound = stage(flat, specs, weak=[is_weak(x) for x in leaves], name=name_of(self.fun)), rule
+                staged, bound = stage_flat(flat, name_of(self.fun)), rule
         operands = [*input_values(leaves), *staged.captured]
-        params = {"rule": bound, "args": len(specs)}
+        params = {"rule": bound, "args": len(leaves)}
         return flat.build_result(bind(get_command(self.transform), operands, params, (staged.graph,)))
 
     def _rule(self, fixed: Fixed, flat: FlatFunction) -> Rule:

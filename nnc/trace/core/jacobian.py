@@ -21,7 +21,7 @@ from nnc.graph.rules import Value
 from nnc.trace.core.differentiate import active_leaves, linearize, vjp
 from nnc.trace.core.flat import FlatTree, call_function, check_argnums, check_callable, check_positions, other_arguments
 from nnc.trace.core.vectorize import vmap
-from nnc.typing import A, First, Jacobians, Leaf, No, P, R, Zero
+from nnc.typing import A, First, Jacobians, Leaf, No, P, R, Zero, typed_like
 
 __all__ = ["hessian", "jacfwd", "jacrev"]
 
@@ -88,22 +88,11 @@ def jacfwd(
     return jacobian
 
 
-@overload
-def jacrev(
-    fun: First[Array, P, R], argnums: Zero = 0, has_aux: No = False, **options: Unpack[Jacobians]
-) -> First[Leaf, P, R]: ...
-@overload
-def jacrev(
-    fun: First[A, P, Leaf], argnums: Zero = 0, has_aux: No = False, **options: Unpack[Jacobians]
-) -> First[A, P, A]: ...
-@overload
-def jacrev(
-    fun: Callable[P, object], argnums: Argnums = 0, has_aux: bool = False, **options: Unpack[Jacobians]
-) -> Callable[P, object]: ...
+@typed_like(jacfwd)
 @spelled
 def jacrev(
     fun: Fun, argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False, chunk_size: int | None = None
-) -> Any:
+) -> Callable[..., object]:
     """Returns the Jacobian of `fun` by reverse mode, row by row: best where the argument is larger than the result. See
     `jacfwd`.
 
