@@ -213,13 +213,8 @@ def matmul(x: Any, y: Any) -> Array:
     operands = {"left": a, "right": b}
     for name, spec in operands.items():
         if spec.ndim == 0:
-            raise user_error(
-                ShapeError,
-                "matmul",
-                f"the {name} operand is 0-d.",
-                operands=operands,
-                fix="use * to scale by a number.",
-            )
+            problem = f"the {name} operand is 0-d."
+            raise user_error(ShapeError, "matmul", problem, operands=operands, fix="use * to scale by a number.")
     k_of_y = max(0, b.ndim - 2)
     if a.shape[-1] != b.shape[k_of_y]:
         k = a.shape[-1]

@@ -219,13 +219,8 @@ def check_linear(where: str, graph: Graph, values: Sequence[Any], fix: str) -> N
     zero = {symbol for symbol, value in known if _is_zero(value)}
 
     def refuse(name: str, source: SourceLine | None) -> None:
-        with set_context(source=source or get_context().source):
-            raise user_error(
-                UnsupportedError,
-                where,
-                f"{name}: a part does not depend on the argument, so the function is not linear.",
-                fix=fix,
-            )
+        problem = f"{name}: a part does not depend on the argument, so the function is not linear."
+        raise user_error(UnsupportedError, where, problem, fix=fix, source=source or get_context().source)
 
     for node in graph.nodes:
         name = node.command.name

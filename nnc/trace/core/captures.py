@@ -55,6 +55,11 @@ class _Container:
     values: tuple[Any, ...]
     inner: tuple[tuple[int, Any], ...]
 
+    def expected(self) -> list[Any]:
+        """The elements, with fingerprints in place of containers."""
+        inner = dict(self.inner)
+        return [inner.get(i, value) for i, value in enumerate(self.values)]
+
 
 @dataclass(frozen=True, slots=True)
 class _Set:
@@ -126,10 +131,7 @@ def _same_container(now: Any, then: _Container) -> bool:
         return False
     if not then.inner:
         return all(map(operator.is_, values, then.values)) or all(map(_same, values, then.values))
-    expected = list(then.values)
-    for i, fingerprint in then.inner:
-        expected[i] = fingerprint
-    return all(map(_same, values, expected))
+    return all(map(_same, values, then.expected()))
 
 
 def _changes(name: str, now: Any, then: Any) -> Iterator[str]:
@@ -142,9 +144,7 @@ def _changes(name: str, now: Any, then: Any) -> Iterator[str]:
         and type(now) is then.kind
         and len(now) == len(then.values)
     ):
-        before = list(then.values)
-        for i, fingerprint in then.inner:
-            before[i] = fingerprint
+        before = then.expected()
         keys = list(range(len(before))) if then.keys is None else list(then.keys)
         if then.keys is None or list(now) == keys:
             values = list(now.values()) if isinstance(now, dict) else list(now)

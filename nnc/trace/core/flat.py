@@ -103,12 +103,8 @@ def check_argnums(where: str, argnums: int | Sequence[int], fix: str) -> tuple[i
     if any(hasattr(i, "shape") or isinstance(i, (float, complex)) for i in positions):
         fix = f"write {where}(f)(x): the arguments go to the function that {where} returns."
     if not all(isinstance(i, int) for i in positions):
-        raise user_error(
-            ArgumentTypeError,
-            where,
-            f"argnums must be an int or a sequence of ints, it is {shorten(argnums)}.",
-            fix=fix,
-        )
+        problem = f"argnums must be an int or a sequence of ints, it is {shorten(argnums)}."
+        raise user_error(ArgumentTypeError, where, problem, fix=fix)
     return positions
 
 

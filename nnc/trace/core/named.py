@@ -62,13 +62,10 @@ def stage_named(
 def refuse_parts(graph: Graph, axis: NamedAxis, chunk: int) -> None:
     """Raises where a graph joins the values of all rows, since only `chunk` rows are run at a time."""
     for node in collectives_over(graph, frozenset((axis,))):
-        raise user_error(
-            ArgumentError,
-            "nnc.vmap",
-            f"chunk_size={chunk} runs {axis.size} rows in parts, but {node.command.name} over {axis.name!r} needs all at once.",
-            operands={"called": f"at {node.source.describe()}" if node.source else "by a derivative"},
-            fix="leave chunk_size out.",
-        )
+        joins = f"{node.command.name} over {axis.name!r} needs all at once"
+        problem = f"chunk_size={chunk} runs {axis.size} rows in parts, but {joins}."
+        operands = {"called": f"at {node.source.describe()}" if node.source else "by a derivative"}
+        raise user_error(ArgumentError, "nnc.vmap", problem, operands=operands, fix="leave chunk_size out.")
 
 
 def refuse_joins(where: str, choice: str, graphs: Sequence[Graph], axes: Axes) -> None:
