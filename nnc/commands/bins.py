@@ -17,11 +17,11 @@ from nnc.commands.constants import full_like
 from nnc.commands.elementwise import INEXACT, in_dtype, select
 from nnc.commands.index import gather
 from nnc.commands.reduce import reduce_sum
-from nnc.commands.rules import batch_leading, check_dtype, expansion, linear_in
+from nnc.commands.rules import check_dtype, expansion, register_linear
 from nnc.commands.shape import broadcast_to, concatenate, reshape, slice_axis, transpose
 from nnc.errors import ArgumentError, user_error
-from nnc.graph import Command, TensorSpec, register
-from nnc.graph.rules import Rules, Value
+from nnc.graph import Command, TensorSpec
+from nnc.graph.rules import Value
 
 NDArray = np.ndarray[Any, Any]
 Intervals = tuple[NDArray, NDArray]  # where each begins, and the place after its last
@@ -107,29 +107,19 @@ def _expanded(x: Value, axis: int, intervals: Intervals) -> Value:
     return in_dtype(total, dtype)
 
 
-bin_sums: Command = register(
+bin_sums: Command = register_linear(
     "bin_sums",
-    Rules(
-        infer=lambda x, *, axis, bins: _resized("bin_sums", x, axis, bins),
-        reference=lambda x, *, axis, bins: _sums(x, axis, bin_intervals(x.shape[axis], bins)),
-        derivative=linear_in(
-            "bin_sums", {0: lambda ct, x, axis, bins: bin_sums_input_grad(ct, axis=axis, places=x.spec.shape[axis])}
-        ),
-        batch=batch_leading("bin_sums"),
-        cost=lambda x, axis, bins: 2 * max(x.size, x.size // max(x.shape[axis], 1) * bins),
-    ),
+    lambda x, *, axis, bins: _resized("bin_sums", x, axis, bins),
+    lambda x, *, axis, bins: _sums(x, axis, bin_intervals(x.shape[axis], bins)),
+    lambda ct, x, axis, bins: bin_sums_input_grad(ct, axis=axis, places=x.spec.shape[axis]),
+    cost=lambda x, axis, bins: 2 * max(x.size, x.size // max(x.shape[axis], 1) * bins),
 )
-bin_sums_input_grad: Command = register(
+bin_sums_input_grad: Command = register_linear(
     "bin_sums_input_grad",
-    Rules(
-        infer=lambda ct, *, axis, places: _resized("bin_sums_input_grad", ct, axis, places),
-        reference=lambda ct, *, axis, places: _sums(ct, axis, _bins_of_places(places, ct.shape[axis])),
-        derivative=linear_in(
-            "bin_sums_input_grad", {0: lambda g, ct, axis, places: bin_sums(g, axis=axis, bins=ct.spec.shape[axis])}
-        ),
-        batch=batch_leading("bin_sums_input_grad"),
-        cost=lambda ct, axis, places: 2 * max(ct.size, ct.size // max(ct.shape[axis], 1) * places),
-    ),
+    lambda ct, *, axis, places: _resized("bin_sums_input_grad", ct, axis, places),
+    lambda ct, *, axis, places: _sums(ct, axis, _bins_of_places(places, ct.shape[axis])),
+    lambda g, ct, axis, places: bin_sums(g, axis=axis, bins=ct.spec.shape[axis]),
+    cost=lambda ct, axis, places: 2 * max(ct.size, ct.size // max(ct.shape[axis], 1) * places),
 )
 expansion.set(bin_sums, lambda x, *, axis, bins: _expanded(x, axis, bin_intervals(x.spec.shape[axis], bins)))
 expansion.set(

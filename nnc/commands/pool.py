@@ -21,7 +21,7 @@ import numpy as np
 
 from nnc.base import dtypes
 from nnc.commands.elementwise import NUMERIC, REAL
-from nnc.commands.rules import batch_leading, check_dtype, linear_in, together
+from nnc.commands.rules import batch_leading, check_dtype, linear_in, register_linear, together
 from nnc.commands.windows import (
     Padding,
     Shape,
@@ -34,7 +34,7 @@ from nnc.commands.windows import (
 )
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.graph import Command, TensorSpec, register
-from nnc.graph.rules import Derivative, Rules, Tangents, Value
+from nnc.graph.rules import Derivative, Infer, Linear, Reference, Rules, Tangents, Value
 
 
 def _exchanged(x: TensorSpec, sizes: Shape, channels_last: bool) -> TensorSpec:
@@ -141,26 +141,17 @@ def _cost(x: TensorSpec, *_: TensorSpec, **params: Any) -> int:
     return int(_pooled("pool", x, **params).size * math.prod(params["window"]))
 
 
-max_pool = register(
-    "max_pool",
-    Rules(
-        infer=_max_pool_infer,
-        reference=with_channels(_max_pool_reference),
-        derivative=Derivative(_max_pool_jvp),
-        batch=batch_leading("max_pool"),
-        cost=_cost,
-    ),
-)
+def _register(
+    name: str, infer: Infer, function: Reference, derivative: Derivative | None = None, arity: int = 1,
+    cost: Callable[..., int] = _cost,
+) -> Command:  # fmt: skip
+    reference, batch = with_channels(function), batch_leading(name)
+    return register(name, Rules(infer=infer, reference=reference, derivative=derivative, batch=batch, cost=cost), arity)
 
-max_pool_places = register(
-    "max_pool_places",
-    Rules(
-        infer=_places_infer,
-        reference=with_channels(_places_reference),
-        batch=batch_leading("max_pool_places"),
-        cost=_cost,
-    ),
-)
+
+max_pool = _register("max_pool", _max_pool_infer, _max_pool_reference, Derivative(_max_pool_jvp))
+
+max_pool_places = _register("max_pool_places", _places_infer, _places_reference)
 
 _max_pool_parts = (with_channels(_max_pool_reference), with_channels(_places_reference))
 
@@ -228,37 +219,21 @@ def _spread(
         return crop_spatial(total, padding).astype(ct.dtype, copy=False)
 
 
-pick_pool: Command = register(
-    "pick_pool",
-    Rules(
-        infer=_pick_infer,
-        reference=with_channels(_pick_reference),
-        derivative=linear_in(
-            "pick_pool",
-            {
-                0: lambda ct, x, places, **params: pick_pool_input_grad(
-                    ct, places, spatial=_spatial(x, **params), **params
-                )
-            },
-        ),
-        batch=batch_leading("pick_pool"),
-        cost=_cost,
-    ),
-    arity=2,
+def _pick_transpose(ct: Value, x: Linear, places: Value, **params: Any) -> Value:
+    return pick_pool_input_grad(ct, places, spatial=_spatial(x, **params), **params)
+
+
+pick_pool: Command = _register(
+    "pick_pool", _pick_infer, _pick_reference, linear_in("pick_pool", {0: _pick_transpose}), arity=2
 )
 
-pick_pool_input_grad: Command = register(
+pick_pool_input_grad: Command = _register(
     "pick_pool_input_grad",
-    Rules(
-        infer=_pick_grad_infer,
-        reference=with_channels(_pick_grad_reference),
-        derivative=linear_in(
-            "pick_pool_input_grad", {0: lambda g, ct, places, spatial, **params: pick_pool(g, places, **params)}
-        ),
-        batch=batch_leading("pick_pool_input_grad"),
-        cost=lambda ct, places, window, **params: ct.size * math.prod(window),
-    ),
+    _pick_grad_infer,
+    _pick_grad_reference,
+    linear_in("pick_pool_input_grad", {0: lambda g, ct, places, spatial, **params: pick_pool(g, places, **params)}),
     arity=2,
+    cost=lambda ct, places, window, **params: ct.size * math.prod(window),
 )
 
 # -- sums --------------------------------------------------------------------------------------------------------------
@@ -290,27 +265,18 @@ def _sum_pool_grad_reference(ct: Any, **params: Any) -> Any:
     return _spread(ct, lambda wide, _: wide, **params)
 
 
-sum_pool = register(
-    "sum_pool",
-    Rules(
-        infer=_sum_pool_infer,
-        reference=with_channels(_sum_pool_reference),
-        derivative=linear_in(
-            "sum_pool",
-            {0: lambda ct, x, **params: sum_pool_input_grad(ct, spatial=_spatial(x, **params), **params)},
-        ),
-        batch=batch_leading("sum_pool"),
-        cost=_cost,
-    ),
+def _sum_pool_transpose(ct: Value, x: Linear, **params: Any) -> Value:
+    return sum_pool_input_grad(ct, spatial=_spatial(x, **params), **params)
+
+
+sum_pool = register_linear(
+    "sum_pool", _sum_pool_infer, with_channels(_sum_pool_reference), _sum_pool_transpose, cost=_cost
 )
 
-sum_pool_input_grad: Command = register(
+sum_pool_input_grad: Command = register_linear(
     "sum_pool_input_grad",
-    Rules(
-        infer=_sum_pool_grad_infer,
-        reference=with_channels(_sum_pool_grad_reference),
-        derivative=linear_in("sum_pool_input_grad", {0: lambda g, ct, spatial, **params: sum_pool(g, **params)}),
-        batch=batch_leading("sum_pool_input_grad"),
-        cost=lambda ct, window, **params: ct.size * math.prod(window),
-    ),
+    _sum_pool_grad_infer,
+    with_channels(_sum_pool_grad_reference),
+    lambda g, ct, spatial, **params: sum_pool(g, **params),
+    cost=lambda ct, window, **params: ct.size * math.prod(window),
 )

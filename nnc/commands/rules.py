@@ -13,11 +13,23 @@ import numpy as np
 
 from nnc.base.dtypes import TAPE, DType, is_inexact
 from nnc.errors import AxisError, DTypeError, ShapeError, UnsupportedError, user_error
-from nnc.graph import Attribute, Command, Node, TensorSpec
+from nnc.graph import Attribute, Command, Node, TensorSpec, register
 from nnc.graph import command as get_command
 from nnc.graph.builder import check_same_dtype
 from nnc.graph.registry import inplace, numpy_call, refuses
-from nnc.graph.rules import BatchRule, Cotangents, Derivative, InPlace, Linear, Tangents, TransposeRule, Value
+from nnc.graph.rules import (
+    BatchRule,
+    Cotangents,
+    Derivative,
+    Infer,
+    InPlace,
+    Linear,
+    Reference,
+    Rules,
+    Tangents,
+    TransposeRule,
+    Value,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,3 +326,13 @@ def batch_leading(command: str, shift: Callable[[Mapping[str, Any]], Mapping[str
         return outputs, (True,) * len(outputs)
 
     return rule
+
+
+def register_linear(
+    name: str, infer: Infer, reference: Reference, transpose: Callable[..., Value], **rules: Any
+) -> Command:
+    """Registers a command that is linear in its only operand x and takes more leading axes; `transpose(ct, x, **params)` is the
+    operand's cotangent.
+    """
+    derivative, batch = linear_in(name, {0: transpose}), batch_leading(name)
+    return register(name, Rules(infer=infer, reference=reference, derivative=derivative, batch=batch, **rules))

@@ -17,7 +17,17 @@ import numpy as np
 from nnc.base import dtypes
 from nnc.commands.constants import full
 from nnc.commands.elementwise import add, select
-from nnc.commands.rules import batch_leading, check_axes, check_axis, lead, lead_all, linear_in, linear_in_all, zeros
+from nnc.commands.rules import (
+    batch_leading,
+    check_axes,
+    check_axis,
+    lead,
+    lead_all,
+    linear_in,
+    linear_in_all,
+    register_linear,
+    zeros,
+)
 from nnc.errors import ArgumentError, GraphError, ShapeError, user_error
 from nnc.graph import Box, Command, TensorSpec, check_same_dtype, first_overlap, register
 from nnc.graph import command as get_command
@@ -245,17 +255,14 @@ def _flip_infer(x: TensorSpec, *, axes: Shape) -> TensorSpec:
     return x
 
 
-flip: Command = register(
+flip: Command = register_linear(
     "flip",
-    Rules(
-        infer=_flip_infer,
-        reference=lambda x, *, axes: np.flip(x, axes),
-        numpy_call=lambda x, *, axes: partial(np.flip, axis=axes),
-        derivative=linear_in("flip", {0: lambda ct, x, axes: flip(ct, axes=axes)}),
-        batch=batch_leading("flip"),
-        alias=AsView(),
-        cost=_no_cost,
-    ),
+    _flip_infer,
+    lambda x, *, axes: np.flip(x, axes),
+    lambda ct, x, axes: flip(ct, axes=axes),
+    numpy_call=lambda x, *, axes: partial(np.flip, axis=axes),
+    alias=AsView(),
+    cost=_no_cost,
 )
 
 # -- joins -------------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ import numpy as np
 from nnc.base.context import get_context
 from nnc.base.dtypes import TAPE
 from nnc.base.machine import check_memory
-from nnc.commands.rules import add_tangents, batch_leading, check_same_spec, each, linear_in, linear_in_all, zeros
+from nnc.commands.rules import add_tangents, batch_leading, check_same_spec, each, linear_in_all, register_linear, zeros
 from nnc.errors import ArgumentError, OutOfMemoryError, user_error
 from nnc.graph import Command, TensorSpec, register
 from nnc.graph.rules import Derivative, Rules
@@ -227,23 +227,17 @@ def _sum_tape(x: NDArray, *, count: int, axis: int) -> NDArray:
 
 # A tape of no batch among tapes of one: it gets the axis, along which its rows have one element that stands for all; and the
 # sum of the cotangents of all elements.
-spread_tape: Command = register(
+spread_tape: Command = register_linear(
     "spread_tape",
-    Rules(
-        infer=lambda x, count, axis: x.update(shape=(*x.shape[:axis], count, *x.shape[axis:])),
-        reference=_spread_tape,
-        derivative=linear_in("spread_tape", {0: lambda ct, x, count, axis: sum_tape(ct, count=count, axis=axis)}),
-        batch=batch_leading("spread_tape"),
-    ),
+    lambda x, count, axis: x.update(shape=(*x.shape[:axis], count, *x.shape[axis:])),
+    _spread_tape,
+    lambda ct, x, count, axis: sum_tape(ct, count=count, axis=axis),
 )
-sum_tape: Command = register(
+sum_tape: Command = register_linear(
     "sum_tape",
-    Rules(
-        infer=lambda x, count, axis: x.update(shape=(*x.shape[:axis], *x.shape[axis + 1 :])),
-        reference=_sum_tape,
-        derivative=linear_in("sum_tape", {0: lambda ct, x, count, axis: spread_tape(ct, count=count, axis=axis)}),
-        batch=batch_leading("sum_tape"),
-    ),
+    lambda x, count, axis: x.update(shape=(*x.shape[:axis], *x.shape[axis + 1 :])),
+    _sum_tape,
+    lambda ct, x, count, axis: spread_tape(ct, count=count, axis=axis),
 )
 
 

@@ -229,9 +229,7 @@ class custom_jvp(_Custom[P, R_co]):  # noqa: N801  (a decorator)
                 where, result, "return value, tangent — both with the structure of the function's result."
             )
             tree.check_same_structure(where, "the tangent", result[1], "the result", result[0])
-            out = FlatTree(result[0])
-            flat.out = FlatTree(shapes_of(result[0]))
-            outputs = [as_value(x) for x in out.dynamic]
+            outputs = _outputs(flat, result[0])
             pairs = zip(FlatTree(result[1]).dynamic, outputs, strict=True)
             moved = [_fit(where, "the tangent", t, "the result", x) for t, x in pairs]
             return outputs, [t if is_differentiable(x.spec) else None for x, t in zip(outputs, moved, strict=True)]
@@ -284,9 +282,7 @@ class custom_vjp(_Custom[P, R_co]):  # noqa: N801  (a decorator)
             fix = f"define it with the parameters of {name_of(self.fun)}."
             result = call_function(fwd, given, where=where, fix=fix)
         result = _check_pair(where, result, "return result, residuals.")
-        out = FlatTree(result[0])
-        flat.out = FlatTree(shapes_of(result[0]))
-        return [as_value(x) for x in out.dynamic], FlatTree(result[1])
+        return _outputs(flat, result[0]), FlatTree(result[1])
 
     def _backward(
         self,
@@ -347,6 +343,12 @@ def _check_pair(where: str, result: Any, fix: str) -> Any:
             ArgumentTypeError, where, f"it must return a pair, it returns a {type(result).__name__}.", fix=fix
         )
     return result
+
+
+def _outputs(flat: FlatFunction, result: Any) -> list[Any]:
+    """Returns the leaves of a function's result, whose structure `flat` keeps."""
+    flat.out = FlatTree(shapes_of(result))
+    return [as_value(x) for x in FlatTree(result).dynamic]
 
 
 def _as_given(flat: FlatFunction, primals: Sequence[Any]) -> list[Any]:
