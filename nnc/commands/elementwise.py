@@ -30,6 +30,7 @@ from nnc.commands.rules import (
     linear_in,
     linear_in_all,
     not_linear,
+    of_tangent,
 )
 from nnc.errors import ArgumentError, DTypeError, user_error
 from nnc.graph import Command, TensorSpec, register
@@ -254,22 +255,22 @@ fmod: Command = elementwise(
 )  # fmt: skip
 abs_: Command = elementwise(
     "abs", np.abs, "abs(x)", result=dtypes.real_dtype,
-    derivative=Derivative(lambda primals, tangents, outputs: (_abs_jvp(primals[0], tangents[0], outputs[0]),)),
+    derivative=of_tangent(lambda t, x, out: _tangent_of_abs(t, x, out)),
     weight=2, root_of=(2, lambda primals, tangents: _abs_square_jvp(primals[0], tangents[0])),
 )  # fmt: skip
 sign: Command = elementwise(
     "sign", np.sign, "sign(x)",
-    derivative=Derivative(lambda primals, tangents, outputs: (_sign_jvp(primals[0], tangents[0], outputs[0]),)),
+    derivative=of_tangent(lambda t, x, out: _tangent_of_sign(t, x, out)),
     weight=2,
 )  # fmt: skip
 square: Command = elementwise(
     "square", np.square, "x * x",
-    derivative=Derivative(lambda primals, tangents, outputs: (primals[0] * tangents[0] * 2,)),  # keeps x, no double of it
+    derivative=of_tangent(lambda t, x, out: x * t * 2),  # keeps x, no double of it
     weight=2, elements=Product((0, 0)),
 )  # fmt: skip
 
 
-def _sign_jvp(x: Value, t: Value, out: Value) -> Value | None:
+def _tangent_of_sign(t: Value, x: Value, out: Value) -> Value | None:
     """0 for real numbers. A complex one moves along the unit circle by the part of t across x; at 0 it stays."""
     if not dtypes.is_complex(x.spec.dtype):
         return None
@@ -280,7 +281,7 @@ def _sign_jvp(x: Value, t: Value, out: Value) -> Value | None:
     return complex_(-(imag(out) * across), real(out) * across)
 
 
-def _abs_jvp(x: Value, t: Value, out: Value) -> Value:
+def _tangent_of_abs(t: Value, x: Value, out: Value) -> Value:
     if not dtypes.is_complex(x.spec.dtype):
         return mul(t, sign(x))
     unit = select(equal(out, out * 0), complex_(out * 0, out * 0), x / complex_(out, out * 0))
@@ -417,6 +418,12 @@ def _integer_pow_call(x: TensorSpec, *, exponent: int) -> Callable[..., Any] | N
     return (lambda x: _integer_pow_reference(x, exponent=exponent)) if dtypes.is_complex(x.dtype) else None
 
 
+def _tangent_of_integer_pow(t: Value, x: Value, exponent: int) -> Value | None:
+    if not exponent:
+        return None
+    return (safe_mul if exponent < 1 else mul)(t, integer_pow(x, exponent=exponent - 1) * exponent)
+
+
 integer_pow: Command = register(
     "integer_pow",
     Rules(
@@ -424,15 +431,7 @@ integer_pow: Command = register(
         reference=_integer_pow_reference,
         numpy_call=_integer_pow_call,
         scalar="x ** exponent",
-        derivative=Derivative(
-            lambda primals, tangents, outputs, exponent: (
-                (safe_mul if exponent < 1 else mul)(
-                    tangents[0], integer_pow(primals[0], exponent=exponent - 1) * exponent
-                )
-                if exponent
-                else None,
-            )
-        ),
+        derivative=of_tangent(lambda t, x, out, exponent: _tangent_of_integer_pow(t, x, exponent)),
         batch=batch_leading("integer_pow"),
         inplace=InPlace(((0, 0),)),
         cost=lambda x, exponent: x.size * max(1, abs(exponent).bit_length()),
@@ -706,15 +705,15 @@ def _convert_into(x: TensorSpec, *, dtype: Any) -> Callable[..., Any] | None:
     return lambda array, out: np.copyto(out, array, casting="unsafe")
 
 
-def _convert_jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], *, dtype: Any) -> Tangents:
-    return (convert(tangents[0], dtype=dtype) if dtypes.is_inexact(dtypes.as_dtype(dtype)) else None,)
+def _convert_tangent(t: Value, x: Value, out: Value, *, dtype: Any) -> Value | None:
+    return convert(t, dtype=dtype) if dtypes.is_inexact(dtypes.as_dtype(dtype)) else None
 
 
-def _convert_transpose(cotangents: Cotangents, operands: tuple[Any, ...], *, dtype: Any) -> Tangents:
-    ct, target = cotangents[0], operands[0].spec.dtype
+def _convert_transpose(ct: Value, x: Linear, *, dtype: Any) -> Value:
+    target = x.spec.dtype
     if dtypes.is_complex(ct.spec.dtype) and not dtypes.is_complex(target):
         ct = real(ct)
-    return (in_dtype(ct, target),)
+    return in_dtype(ct, target)
 
 
 convert: Command = register(
@@ -725,7 +724,7 @@ convert: Command = register(
         numpy_call=_convert_call,
         scalar="convert(x)",
         exact=True,
-        derivative=Derivative(_convert_jvp, _convert_transpose),
+        derivative=of_tangent(_convert_tangent, each({0: _convert_transpose})),
         batch=batch_leading("convert"),
         weight=1,
         cost=lambda x, dtype: 0,

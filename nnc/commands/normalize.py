@@ -10,6 +10,7 @@ less 1 and of the other terms, so that it keeps its digits where these are small
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
@@ -20,11 +21,11 @@ from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands.index import gather
 from nnc.commands.reduce import expand, reduce_max, reduce_sum
-from nnc.commands.rules import batch_leading, check_axes, check_dtype, expansion
+from nnc.commands.rules import batch_leading, check_axes, check_dtype, expansion, of_tangent
 from nnc.errors import ShapeError, user_error
 from nnc.errors.errors import check_choice
 from nnc.graph import Command, TensorSpec, infer_specs, reference, register
-from nnc.graph.rules import Derivative, Infer, InPlace, JvpRule, Reference, Rules, Tangents, Value
+from nnc.graph.rules import Derivative, Infer, InPlace, Reference, Rules, Tangents, Value
 
 Axes = tuple[int, ...]
 NDArray = np.ndarray[Any, Any]
@@ -86,32 +87,26 @@ def _logsumexp(x: NDArray, *, axes: Axes) -> NDArray:
         return np.asarray(np.squeeze(out, axes)).astype(x.dtype)
 
 
-def _softmax_jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], *, axes: Axes) -> Tangents:
-    (t,), y = tangents, outputs[0]
-    return (y * (t - expand(reduce_sum(t * y, axes=axes), y.spec, axes)),)
+def _tangent_of_softmax(t: Value, x: Value, y: Value, *, axes: Axes) -> Value:
+    return y * (t - expand(reduce_sum(t * y, axes=axes), y.spec, axes))
 
 
-def _log_softmax_jvp(
-    primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], *, axes: Axes
-) -> Tangents:
-    (t,), y = tangents, softmax(primals[0], axes=axes)
-    return (t - expand(reduce_sum(t * y, axes=axes), y.spec, axes),)
+def _tangent_of_log_softmax(t: Value, x: Value, out: Value, *, axes: Axes) -> Value:
+    y = softmax(x, axes=axes)
+    return t - expand(reduce_sum(t * y, axes=axes), y.spec, axes)
 
 
-def _logsumexp_jvp(
-    primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], *, axes: Axes
-) -> Tangents:
-    x, (t,) = primals[0], tangents
+def _tangent_of_logsumexp(t: Value, x: Value, out: Value, *, axes: Axes) -> Value:
     largest = float(ml_dtypes.finfo(x.spec.dtype).max)  # type: ignore[no-untyped-call]
     bounded = ew.minimum(x, constants.full_like(x, largest))  # infinite elements share the whole
-    return (reduce_sum(t * softmax(bounded, axes=axes), axes=axes),)
+    return reduce_sum(t * softmax(bounded, axes=axes), axes=axes)
 
 
-def _register(name: str, function: Reference, jvp: JvpRule, keeps_axes: bool = True) -> Command:
+def _register(name: str, function: Reference, tangent: Callable[..., Value], keeps_axes: bool = True) -> Command:
     rules = Rules(
         infer=_infer(name, keeps_axes),
         reference=function,
-        derivative=Derivative(jvp),
+        derivative=of_tangent(tangent),
         batch=batch_leading(name),
         inplace=InPlace(((0, 0),)) if keeps_axes else None,
         cost=lambda x, axes: 4 * x.size,
@@ -119,9 +114,9 @@ def _register(name: str, function: Reference, jvp: JvpRule, keeps_axes: bool = T
     return register(name, rules)
 
 
-softmax = _register("softmax", _softmax, _softmax_jvp)
-log_softmax = _register("log_softmax", _log_softmax, _log_softmax_jvp)
-logsumexp = _register("logsumexp", _logsumexp, _logsumexp_jvp, keeps_axes=False)
+softmax = _register("softmax", _softmax, _tangent_of_softmax)
+log_softmax = _register("log_softmax", _log_softmax, _tangent_of_log_softmax)
+logsumexp = _register("logsumexp", _logsumexp, _tangent_of_logsumexp, keeps_axes=False)
 
 # -- the log-probability of chosen classes -----------------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from nnc.base import dtypes
 from nnc.commands.elementwise import NUMERIC, REAL
-from nnc.commands.rules import batch_leading, check_dtype, linear_in, register_linear, together
+from nnc.commands.rules import batch_leading, check_dtype, linear_in, of_tangent, register_linear, together
 from nnc.commands.windows import (
     Padding,
     Shape,
@@ -34,7 +34,7 @@ from nnc.commands.windows import (
 )
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.graph import Command, TensorSpec, register
-from nnc.graph.rules import Derivative, Infer, Linear, Reference, Rules, Tangents, Value
+from nnc.graph.rules import Derivative, Infer, Linear, Reference, Rules, Value
 
 
 def _exchanged(x: TensorSpec, sizes: Shape, channels_last: bool) -> TensorSpec:
@@ -125,11 +125,9 @@ def _places_reference(x: Any, *, window: Shape, padding: Padding, **params: Any)
     return places
 
 
-def _max_pool_jvp(
-    primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], **params: Any
-) -> Tangents:
+def _tangent_of_max_pool(t: Value, x: Value, out: Value, **params: Any) -> Value:
     """Takes the tangents at the winners."""
-    return (pick_pool(tangents[0], max_pool_places(primals[0], **params), **params),)
+    return pick_pool(t, max_pool_places(x, **params), **params)
 
 
 def _spatial(x: Value, window: Shape, channels_last: bool = False, **_: Any) -> Shape:
@@ -149,7 +147,7 @@ def _register(
     return register(name, Rules(infer=infer, reference=reference, derivative=derivative, batch=batch, cost=cost), arity)
 
 
-max_pool = _register("max_pool", _max_pool_infer, _max_pool_reference, Derivative(_max_pool_jvp))
+max_pool = _register("max_pool", _max_pool_infer, _max_pool_reference, of_tangent(_tangent_of_max_pool))
 
 max_pool_places = _register("max_pool_places", _places_infer, _places_reference)
 

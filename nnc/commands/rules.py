@@ -197,6 +197,15 @@ def check_axes(where: str, axes: Sequence[int], ndim: int) -> tuple[int, ...]:
 # -- linear commands ---------------------------------------------------------------------------------------------------
 
 
+def of_tangent(rule: Callable[..., Value | None], transpose: TransposeRule | None = None) -> Derivative:
+    """Returns the rules of a command of one operand x and one result: its tangent is `rule(t, x, out, **params)`."""
+
+    def jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], **params: Any) -> Tangents:
+        return (rule(tangents[0], primals[0], outputs[0], **params),)
+
+    return Derivative(jvp, transpose)
+
+
 def linear_in_all(command: str, transpose: TransposeRule) -> Derivative:
     """Returns the rules of a command that is linear in all its differentiable operands together (a sum of linear maps, one for
     each).

@@ -12,7 +12,7 @@ import numpy as np
 
 from nnc.base import dtypes
 from nnc.commands.index import gather, move_axis
-from nnc.commands.rules import batch_leading, check_axis, lead
+from nnc.commands.rules import batch_leading, check_axis, lead, of_tangent
 from nnc.errors import ShapeError, user_error
 from nnc.errors.errors import check_choice
 from nnc.graph import TensorSpec, check_same_dtype, register
@@ -40,11 +40,8 @@ def _sort_infer(x: TensorSpec, *, axis: int, descending: bool) -> TensorSpec:
     return x
 
 
-def _sort_jvp(
-    primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], *, axis: int, descending: bool
-) -> Tangents:
-    order = argsort(primals[0], axis=axis, descending=descending, stable=True)
-    return (_along(tangents[0], order, axis),)
+def _tangent_of_sort(t: Value, x: Value, out: Value, *, axis: int, descending: bool) -> Value:
+    return _along(t, argsort(x, axis=axis, descending=descending, stable=True), axis)
 
 
 def _along(x: Value, index: Value, axis: int) -> Value:
@@ -60,7 +57,7 @@ sort = register(
     Rules(
         infer=_sort_infer,
         reference=lambda x, *, axis, descending: np.take_along_axis(x, _order(x, axis, descending), axis),
-        derivative=Derivative(_sort_jvp),
+        derivative=of_tangent(_tangent_of_sort),
         batch=batch_leading("sort"),
         cost=_sort_cost,
     ),

@@ -11,10 +11,10 @@ import numpy as np
 from nnc.base import dtypes
 from nnc.commands.elementwise import FLOAT, elementwise, exp, safe_mul, sign
 from nnc.commands.portable import GILES_CENTRE, GILES_TAIL, horner
-from nnc.commands.rules import batch_leading, check_dtype
+from nnc.commands.rules import batch_leading, check_dtype, of_tangent
 from nnc.errors import ArgumentError, user_error
 from nnc.graph import Command, TensorSpec, register
-from nnc.graph.rules import Derivative, InPlace, Rules, Tangents, Value
+from nnc.graph.rules import InPlace, Rules, Value
 
 NDArray = np.ndarray[Any, Any]
 
@@ -52,16 +52,13 @@ def _special(
                 x.dtype, copy=False
             )
 
-    def jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], **params: Any) -> Tangents:
-        return (None if tangents[0] is None else safe_mul(tangents[0], partial(primals[0], outputs[0], **params)),)
-
     return register(
         name,
         Rules(
             infer=infer,
             reference=reference,
             scalar=scalar,
-            derivative=Derivative(jvp),
+            derivative=of_tangent(lambda t, x, out, **params: safe_mul(t, partial(x, out, **params))),
             batch=batch_leading(name),
             inplace=InPlace(((0, 0),)),
             cost=lambda x, **params: 20 * x.size,
