@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from nnc.commands.elementwise import add, convert, equal, in_dtype, maximum, min
 from nnc.commands.index_plan import GATHER_MODES, SCATTER_MODES, SLICE_MODES, is_strict
 from nnc.commands.reduce import expand
 from nnc.commands.rules import Gathered, check_axes, check_dtype, each, lead, lead_all, linear_in, linear_in_all, zeros
-from nnc.commands.shape import broadcast_to, concatenate, reshape, slice_axis, transpose
+from nnc.commands.shape import broadcast_to, concatenate, permute, reshape, slice_axis, transpose
 from nnc.errors import OutOfBoundsError, ShapeError, user_error
 from nnc.errors.errors import check_choice
 from nnc.graph import TensorSpec, check_same_dtype, register, spec_of
@@ -34,13 +35,14 @@ from nnc.graph.rules import Derivative, InPlace, Linear, Rules, Tangents, Value
 
 Shape = tuple[int, ...]
 NDArray = np.ndarray[Any, Any]
+_IndexRules = partial(Rules, refuses=is_strict, cost=lambda *specs, **params: 0)
 
 
 def move_axis(x: Value, source: int, target: int) -> Value:
     """`x` with one axis moved to another place, the others in their order; itself where that changes nothing."""
     order = [axis for axis in range(len(np.shape(x))) if axis != source]
     order.insert(target, source)
-    return x if order == sorted(order) else transpose(x, permutation=tuple(order))
+    return permute(x, tuple(order))
 
 
 def _rest(ndim: int, axes: Shape, batch: int) -> Shape:
@@ -206,13 +208,11 @@ def _gather_batch(
 
 gather = register(
     "gather",
-    Rules(
+    _IndexRules(
         infer=_gather_infer,
         reference=_gather_reference,
         derivative=Derivative(_gather_jvp, each({0: _gather_transpose})),
         batch=_gather_batch,
-        refuses=is_strict,
-        cost=lambda *specs, **params: 0,
     ),
     arity=None,
     elements=Gathered(),
@@ -384,13 +384,12 @@ def _scatter_batch(
 
 scatter = register(
     "scatter",
-    Rules(
+    _IndexRules(
         infer=_scatter_infer,
         reference=_scatter_reference,
         derivative=Derivative(_scatter_jvp, each({0: _cotangent_of_scattered, 1: _cotangent_of_updates})),
         batch=_scatter_batch,
         inplace=InPlace(((0, 0),)),
-        refuses=is_strict,
         cost=lambda x, updates, *indices, **params: 0 if params["op"] == "set" else updates.size,
     ),
     arity=None,
@@ -473,13 +472,11 @@ def _dynamic_slice_batch(
 
 dynamic_slice = register(
     "dynamic_slice",
-    Rules(
+    _IndexRules(
         infer=_dynamic_slice_infer,
         reference=lambda x, *starts, sizes, mode: x[_box("dynamic_slice", x.shape, starts, sizes, mode)],
         derivative=linear_in("dynamic_slice", {0: _dynamic_slice_transpose}),
         batch=_dynamic_slice_batch,
-        refuses=is_strict,
-        cost=lambda *specs, **params: 0,
     ),
     arity=None,
 )
@@ -535,14 +532,12 @@ def _dynamic_update_batch(size: int, operands: tuple[Value, ...], batched: tuple
 
 dynamic_update_slice = register(
     "dynamic_update_slice",
-    Rules(
+    _IndexRules(
         infer=_dynamic_update_infer,
         reference=_dynamic_update_reference,
         derivative=linear_in_all("dynamic_update_slice", each({0: _cotangent_of_base, 1: _cotangent_of_box})),
         batch=_dynamic_update_batch,
         inplace=InPlace(((0, 0),)),
-        refuses=is_strict,
-        cost=lambda *specs, **params: 0,
     ),
     arity=None,
 )
