@@ -57,10 +57,6 @@ def _log_total(shifted: NDArray, axes: Axes) -> NDArray:
     return np.asarray(np.log1p((count - 1) + np.sum(others, axes, keepdims=True)))
 
 
-def _safe(total: NDArray) -> NDArray:
-    return np.where(total == 0, np.ones((), total.dtype), total)
-
-
 def _finite(logarithm: NDArray) -> NDArray:
     return np.where(logarithm == -np.inf, np.zeros((), logarithm.dtype), logarithm)
 
@@ -69,7 +65,8 @@ def _softmax(x: NDArray, *, axes: Axes) -> NDArray:
     with np.errstate(all="ignore"):
         shifted, _ = _parts(x, axes)
         np.exp(shifted, out=shifted)
-        shifted /= _safe(np.sum(shifted, axes, keepdims=True))
+        total = np.sum(shifted, axes, keepdims=True)
+        shifted /= np.where(total == 0, np.ones((), total.dtype), total)
         return shifted.astype(x.dtype, copy=False)
 
 

@@ -191,10 +191,6 @@ class FlatTree:
             twin.leaves[i] = None
         return twin
 
-    def with_values(self, values: Sequence[Any]) -> FlatTree:
-        """Returns the same flattened tree with these dynamic leaves."""
-        return FlatTree(self.build(values))
-
     def paths(self) -> list[str]:
         """Returns the path of each dynamic leaf."""
         paths = tree.paths(self.treedef)
