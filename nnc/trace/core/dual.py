@@ -18,12 +18,11 @@ from nnc.base import dtypes
 from nnc.base.context import get_context, new_level, set_context
 from nnc.base.source import SourceLine, user_source
 from nnc.commands.promote import with_weakness
-from nnc.commands.rules import zeros
 from nnc.errors import UnsupportedError, user_error
 from nnc.graph import Command, Graph, TensorSpec, bind, spec_of
 from nnc.graph.registry import derivative
 from nnc.trace.core.axes import Axes, align, varying_over
-from nnc.trace.core.backward import push_graph
+from nnc.trace.core.backward import fill, fill_cotangents, push_graph
 from nnc.trace.core.powers import WATCHED, Operand, Origin, Root, Roots
 from nnc.trace.core.square_roots import bind_with_squares
 from nnc.trace.core.staging import Staged, StagingTrace
@@ -178,12 +177,14 @@ class Linearized(NamedTuple):
     nonzero: tuple[bool, ...]
     output_specs: tuple[TensorSpec, ...]
 
+    def move(self, tangents: Sequence[Any]) -> list[Any]:
+        """Tangents of the outputs, None where zero; those of inactive inputs are None."""
+        seeds = [t for t in tangents if t is not None]
+        return fill(push_graph(self.staged.graph, [*seeds, *self.staged.captured]), self.nonzero)
+
     def push(self, tangents: Sequence[Any]) -> list[Any]:
         """Tangents of the outputs; zero ones as zeros."""
-        values = iter(push_graph(self.staged.graph, [*tangents, *self.staged.captured]))
-        return [
-            next(values) if kept else zeros(spec) for kept, spec in zip(self.nonzero, self.output_specs, strict=True)
-        ]
+        return list(fill_cotangents(self.output_specs, tuple(self.move(tangents))))
 
 
 def run_linearize(
