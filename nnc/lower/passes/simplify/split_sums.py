@@ -12,7 +12,7 @@ from nnc.base import dtypes
 from nnc.base.options import Options
 from nnc.commands.facts import is_addition, is_sum, multiplies, spread_axes
 from nnc.graph import Command, Graph, Node, Symbol, TensorSpec, command
-from nnc.graph.remake import OncePerGraph
+from nnc.graph.remake import NewGraph, OncePerGraph, rewritten
 from nnc.lower.passes.fusion.centred import Centred
 
 _LEAST = 1 << 10  # elements for each sum's element; below, a sum is no work
@@ -32,12 +32,7 @@ def split_sums(graph: Graph, options: Options) -> Graph:
     Example:
         y = ct · broadcast(f) + x · broadcast(g); s = reduce_sum(y)  →  s = reduce_sum(ct) · f + reduce_sum(x) · g
     """
-    return _Splitter().graph(graph)
-
-
-class _Splitter(OncePerGraph):
-    def rewrite(self, graph: Graph) -> Graph:
-        return _Split(self, graph).result()
+    return rewritten(graph, _Split)
 
 
 class _ProductTerm(NamedTuple):
@@ -47,30 +42,24 @@ class _ProductTerm(NamedTuple):
     factors: tuple[tuple[Command, Symbol], ...]
 
 
-class _Split:
+class _Split(NewGraph):
     """The new form of one graph."""
 
-    def __init__(self, splitter: _Splitter, graph: Graph) -> None:
-        self.splitter, self.graph = splitter, graph
+    def __init__(self, passes: OncePerGraph, graph: Graph) -> None:
+        super().__init__(passes, graph)
         self.writer = {symbol: node for node in graph.nodes for symbol in node.outputs}
         self.centred = Centred(self.writer, graph.constants)
         self.readers = Counter(symbol for node in graph.nodes for symbol in dict.fromkeys(node.inputs))
         self.summed: set[Symbol] = set()  # symbols that depend on a sum
-        self.nodes: list[Node] = []
         self.made: list[Node] = []  # for the sum at hand
         self.unscaled: dict[Symbol, Symbol] = {}  # tensors times a number, and the tensors
 
-    def result(self) -> Graph:
-        """Returns the graph itself where nothing changes."""
-        changed = False
-        for old in self.graph.nodes:
-            node = self.splitter.renew(old, {})
-            parts = self._parts(node) if is_sum(node.command) else None
-            if is_sum(node.command) or not self.summed.isdisjoint(node.inputs):
-                self.summed.update(node.outputs)
-            changed |= node is not old or parts is not None
-            self.nodes += [node] if parts is None else parts
-        return self.graph.update(nodes=tuple(self.nodes)) if changed else self.graph
+    def add(self, node: Node) -> None:
+        """See the base."""
+        parts = self._parts(node) if is_sum(node.command) else None
+        if is_sum(node.command) or not self.summed.isdisjoint(node.inputs):
+            self.summed.update(node.outputs)
+        self.nodes += [node] if parts is None else parts
 
     def _parts(self, node: Node) -> list[Node] | None:
         """Returns the nodes that stand for a sum; None where it stays."""
