@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from operator import is_
 from types import MappingProxyType
@@ -17,6 +17,13 @@ from nnc.graph.builder import infer_specs
 from nnc.graph.graph import Graph, NDArray, Node, Symbol
 from nnc.graph.registry import command
 from nnc.graph.spec import TensorSpec
+
+
+def with_renamed(node: Node, renamed: Mapping[Symbol, Symbol]) -> Node:
+    """Returns the node on renamed inputs; the node itself where none is renamed."""
+    if renamed.keys().isdisjoint(node.inputs):
+        return node
+    return node.update(inputs=tuple([renamed.get(symbol, symbol) for symbol in node.inputs]))
 
 
 class OncePerGraph(ABC):
@@ -38,12 +45,9 @@ class OncePerGraph(ABC):
 
     def renew(self, node: Node, renamed: dict[Symbol, Symbol]) -> Node:
         """Returns the node with rewritten sub-graphs and renamed inputs; the node itself where neither changes."""
-        inputs, graphs = node.inputs, node.graphs
-        if not graphs and renamed.keys().isdisjoint(inputs):
-            return node
-        inputs = tuple([renamed.get(symbol, symbol) for symbol in inputs])
-        graphs = tuple(map(self.graph, graphs))
-        return node if (inputs, graphs) == (node.inputs, node.graphs) else node.update(inputs=inputs, graphs=graphs)
+        node = with_renamed(node, renamed)
+        graphs = tuple(map(self.graph, node.graphs)) if node.graphs else ()
+        return node if graphs == node.graphs else node.update(graphs=graphs)
 
 
 class NewGraph(ABC):

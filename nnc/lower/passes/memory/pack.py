@@ -20,7 +20,7 @@ from nnc.device import machine_of
 from nnc.device.target import Target
 from nnc.graph import Graph, Node, Symbol, find_kernel, infer_specs, reference, register_pass
 from nnc.graph.passes import Fact
-from nnc.graph.remake import NewGraph, OncePerGraph
+from nnc.graph.remake import NewGraph, OncePerGraph, with_renamed
 from nnc.lower.passes.loops import move_out
 from nnc.lower.passes.memory.keep_packed import lasting_inputs
 
@@ -83,7 +83,7 @@ class _WithPacks(NewGraph):
             before, loop = move_out(loop, self.constants, lambda inner, surely: inner.command is pack_command)
             for made in before:
                 self._note(made)
-            node = self._renamed(loop.join() if before else node)
+            node = with_renamed(loop.join() if before else node, self.renamed)
         self.nodes.append(node)
 
     def _note(self, node: Node) -> None:
@@ -97,10 +97,6 @@ class _WithPacks(NewGraph):
             self.constants[node.outputs[0]] = reference[node.command](self.constants[node.inputs[0]], **node.params)
         else:
             self.nodes.append(node)
-
-    def _renamed(self, node: Node) -> Node:
-        inputs = tuple(self.renamed.get(symbol, symbol) for symbol in node.inputs)
-        return node if inputs == node.inputs else node.update(inputs=inputs)
 
     def _packed(self, node: Node, layouts: Mapping[int, str]) -> Node:
         """Returns the node on packed operands, but for operands that no other node reads packed."""
