@@ -1,7 +1,7 @@
 """Prints steps, loops and branches of a program as one function: kernels are called where their tensors lie, iterations are real
 loops.
 
-steps in a row                           rows of a table (nnc.run.step_table)
+steps in a row                           one call each
 loop 0, copies (a, b), first = 0:        a: head, test → leave, tail, count;  b: likewise;  back to a
 steps without a compiled kernel          one call back into Python for all that stand in a row
 """
@@ -21,7 +21,6 @@ from nnc.lower.plan.costs import step_bytes, step_flops
 from nnc.lower.plan.liveness import touched, walk
 from nnc.lower.plan.stages import Branches, Iteration, Kind, Loop, Planned, Step, Steps, View
 from nnc.run.arguments import FrameLayout
-from nnc.run.step_table import MOST, StepTable, runner
 
 CALLS = 1 << 20  # a call back is numbered: a multiple of this, new each time, plus the number of the steps to be run
 POLL = CALLS - 1  # no steps: Python only looks for interrupts
@@ -121,7 +120,6 @@ class StepCode(Code):
         self.outline = outline
         self.called: dict[str, Native] = {}
         self.signatures: dict[str, str] = {}  # how called kernels are declared
-        self.tables: list[str] = []
         self._failures: list[tuple[str, str]] = []
         self._loaded = set(given)  # words that are in registers
         self._at: dict[int, Value] = {}  # the present iteration of each loop around
@@ -177,35 +175,10 @@ class StepCode(Code):
         """Returns the method that prints steps of this one's kind, several in a row at once."""
         if step.region is not None:
             return self._regions
-        native = self.outline.natives.get(id(step))
-        if native is None:
-            return self._python
-        operands = len(step.inputs) + len(step.outputs) + len(native.numbers) + (id(step) in self.outline.states)
-        return self._calls if self._at or (operands > MOST and not native.packed) else self._rows
-
-    def _rows(self, steps: Steps) -> None:
-        """Prints steps at fixed addresses, as a table."""
-        outline, table = self.outline, StepTable()
-        for step in steps:
-            native, operands = outline.natives[id(step)], list[tuple[int, int]]()
-            for view in (*step.inputs, *step.outputs):
-                word, begin = outline.place(view.buffer)
-                operands.append((word, begin + view.offset))
-            if id(step) in outline.states:
-                operands.append((outline.words.state(outline.states[id(step)]), 0))
-            numbers = [(FrameLayout.zero_at, number) for number in native.numbers]
-            self._declare(native, ["ptr"] if native.packed else ["ptr"] * len(operands) + ["i64"] * len(numbers))
-            operands = numbers + operands if native.packed else operands + numbers
-            table.add(native, Failure.KERNEL.code(outline.numbers[id(step)]), operands)
-        name = f"{self.name}.rows{len(self.tables)}"
-        self.tables.append(table.text(name))
-        self._declare(runner(), ["ptr", "ptr", "ptr", "i64", "ptr"])
-        given = f"ptr @{name}.functions, ptr @{name}.words, i64 {len(steps)}, ptr {self.room(8 * table.room)}"
-        returned = Value(self.let(f"call i64 @{runner().name}(ptr %frame, {given})"), dtypes.int64)
-        self.fail_unless(self.compare("eq", returned, self.integer(0)), returned.text)
+        return self._python if id(step) not in self.outline.natives else self._calls
 
     def _calls(self, steps: Steps) -> None:
-        """Prints steps whose addresses move with iterations of loops, or that loops inline, as calls."""
+        """Prints calls of compiled kernels."""
         for step in steps:
             self._kernel(step)
 
