@@ -183,7 +183,7 @@ class _LiveBytes:
         graph = description.graph
         self._given = {*graph.inputs, *graph.constants}.difference(description.donated, description.carried)
         self._operations = description.operations(stay=True)
-        self._live = self._operations.live.copy()
+        self._live = self._operations.live_bytes(range(len(self._entries)))
         self._limit = max(self._live)
         self._last = [readers[-1] if readers else -1 for readers in self._operations.readers]
 

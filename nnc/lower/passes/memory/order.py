@@ -135,7 +135,7 @@ class Description:
 
     def live_bytes(self) -> list[int]:
         """Returns the bytes that are live while each entry runs, in the given order."""
-        return self.operations(stay=True).live
+        return self.operations(stay=True).live_bytes(range(len(self.entries)))
 
     def _operations(self, after: list[tuple[int, ...]]) -> OperationGraph:
         known = self._rows
