@@ -183,11 +183,15 @@ class Linearized:
 
 
 def run_linearize(
-    fun: Callable[..., Sequence[Any]], primals: Sequence[Any], active: Sequence[bool]
+    fun: Callable[..., Sequence[Any]], primals: Sequence[Any], active: Sequence[bool], forward: bool = False
 ) -> tuple[list[Any], Linearized]:
-    """Values of a flat function and its linear map in the inputs that are `active`."""
+    """Values of a flat function and its linear map in the inputs that are `active`.
+
+    Args:
+        forward: the map is for tangents: it runs loops of unknown length again, and keeps no values of their iterations.
+    """
     level = new_level()
-    linear = StagingTrace("linear", linear=True)  # made second, so that it is the inner one
+    linear = StagingTrace("linear", linear=True, forward=forward)  # made second, so that it is the inner one
     trace = _dual_trace(level, linear)
     values = [as_value(p) for p in primals]
     try:

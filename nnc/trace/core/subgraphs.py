@@ -20,7 +20,7 @@ from nnc.errors.tracebacks import api_boundary
 from nnc.graph import Command, Graph, bind, spec_of
 from nnc.graph.registry import batch, derivative
 from nnc.graph.rules import Derivative, Linear, Tangents, Value
-from nnc.trace.core.backward import Reached, push_graph, transpose_graph
+from nnc.trace.core.backward import Reached, is_forward, push_graph, transpose_graph
 from nnc.trace.core.batching import run_batched
 from nnc.trace.core.dual import run_jvp, run_linearize
 from nnc.trace.core.flat import FlatFunction, call_function, check_callable, check_positions, name_of
@@ -48,7 +48,7 @@ def _call_linearize(
     primals: tuple[Value, ...], tangents: Tangents, graphs: tuple[Graph, ...], barrier: bool = False
 ) -> tuple[list[Value], Tangents]:
     active = [t is not None for t in tangents]
-    outputs, linear = run_linearize(lambda *values: graphs[0].evaluate(values), primals, active)
+    outputs, linear = run_linearize(lambda *values: graphs[0].evaluate(values), primals, active, is_forward(tangents))
     seeds = [t for t in tangents if t is not None]
     moved = iter(push_graph(linear.staged.graph, [*seeds, *linear.staged.captured]))
     return outputs, tuple(next(moved) if kept else None for kept in linear.nonzero)
