@@ -206,3 +206,13 @@ def run_linearize(
     return [p for p, _ in pairs], Linearized(
         staged, specs, tuple(t is not None for _, t in pairs), tuple(p.spec for p, _ in pairs)
     )
+
+
+def run_apart(
+    fun: Callable[..., Sequence[Any]], primals: Sequence[Any], tangents: Sequence[Any], forward: bool = False
+) -> tuple[list[Any], list[Any]]:
+    """As `run_jvp`, by a linear map that primals do not depend on: where tangents are being recorded, it can be transposed."""
+    outputs, linear = run_linearize(fun, primals, [t is not None for t in tangents], forward)
+    seeds = [t for t in tangents if t is not None]
+    moved = iter(push_graph(linear.staged.graph, [*seeds, *linear.staged.captured]))
+    return outputs, [next(moved) if kept else None for kept in linear.nonzero]

@@ -60,7 +60,8 @@ class StagingTrace:
     """Records commands into a graph.
 
     Values from outside (arrays, tracers of enclosing traces) become hidden inputs by identity; scalars, which nobody can change,
-    become constants. `linear` marks the graphs of tangents that `linearize` makes; those marked `forward` are mostly not transposed.
+    become constants. `linear` marks the graphs of tangents that `linearize` makes; `forward` those that keep nothing for
+    transposition.
     """
 
     differentiates = False

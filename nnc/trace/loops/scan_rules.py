@@ -7,8 +7,9 @@ every order exist.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import compress
 from typing import Any
 
@@ -26,7 +27,7 @@ from nnc.graph.registry import batch, derivative
 from nnc.graph.rules import Derivative, Linear, Tangents, Value
 from nnc.trace.core.backward import fill_cotangents, is_forward, transpose_graph
 from nnc.trace.core.batching import run_batched
-from nnc.trace.core.dual import run_jvp, run_linearize
+from nnc.trace.core.dual import run_apart, run_jvp, run_linearize
 from nnc.trace.core.pulls import apply_pull_only
 from nnc.trace.core.staging import Staged, stage
 from nnc.trace.loops.backwards import Backwards
@@ -200,7 +201,9 @@ def _scan_linearize(
     if forward and (length is None or checkpoint is not None) and not has_effects(graphs[0]):
         params = {"xs": xs, "carries": carries, "length": length, "reverse": reverse, "handles": handles}
         params |= {"tangents_only": tangents_only, "checkpoint": checkpoint}
-        return list(bind(scan, primals, params, graphs)), push_scan(primals, tangents, graphs, **params)[1]
+        return list(bind(scan, primals, params, graphs)), push_scan(primals, tangents, graphs, run=run_again, **params)[
+            1
+        ]
     if checkpoint is not None:
         plain = {"xs": xs, "carries": carries, "length": length, "reverse": reverse, "checkpoint": checkpoint}
         outputs = list(bind(scan, primals, plain, graphs))
@@ -223,11 +226,16 @@ def _scan_linearize(
     return own, tuple(fill(moved, (*lin.carries, *lin.rows)))
 
 
+# How a loop runs again for tangents that may be transposed.
+run_again = partial(run_apart, forward=True)
+
+
 def push_scan(
     primals: tuple[Value, ...], tangents: Tangents, graphs: tuple[Graph, ...], xs: int, carries: int, length: int | None,
     reverse: bool = False, handles: Handles = (), tangents_only: bool = False, checkpoint: str | int | None = None,
+    run: Callable[..., tuple[list[Any], list[Any]]] = run_jvp,
 ) -> tuple[list[Value], Tangents]:  # fmt: skip
-    """Returns the results of a scan and their tangents, by one loop for both."""
+    """Returns the results of a scan and their tangents, by one loop for both; `run` differentiates an iteration."""
     graph = graphs[0]
     x, t = ScanOperands.of(primals, xs, carries, length), ScanOperands.of(tangents, xs, carries, length)
     part = _scan_iteration(graph, xs, carries)
@@ -236,14 +244,14 @@ def push_scan(
     box: list[Flags] = []
 
     def body(step: Any, *values: Any) -> list[Any]:
-        outputs, moved = run_jvp(part.function, *interleave(step, values, counts, (flags[0], moving, flags[2])))
+        outputs, moved = run(part.function, *interleave(step, values, counts, (flags[0], moving, flags[2])))
         box[:] = [flags_of(moved)]
         filled = fill_zeros(outputs[:carries], moved[:carries], moving)
         return [*outputs[:carries], *filled, *outputs[carries:], *(v for v in moved[carries:] if v is not None)]
 
     while True:  # as linearize_iteration does
         specs = doubled_specs(graph.input_specs, counts, (flags[0], moving, flags[2]))
-        staged = stage(body, [ITERATION, *specs], name=graph.name)
+        staged = stage(body, [ITERATION, *specs], name=graph.name, linear=run is run_again)
         following = tuple(a or b for a, b in zip(moving, box[0][:carries], strict=True))
         if following == moving:
             break

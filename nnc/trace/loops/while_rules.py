@@ -20,9 +20,9 @@ from nnc.commands.tape import Handles, tape_handles
 from nnc.graph import Graph, TensorSpec, bind
 from nnc.graph.registry import batch, derivative
 from nnc.graph.rules import Derivative, Tangents, Value
-from nnc.trace.core.backward import is_forward, push_graph
+from nnc.trace.core.backward import is_forward
 from nnc.trace.core.batching import run_batched
-from nnc.trace.core.dual import run_jvp, run_linearize
+from nnc.trace.core.dual import run_apart, run_jvp
 from nnc.trace.core.staging import stage
 from nnc.trace.loops.iterations import (
     Flags,
@@ -42,7 +42,7 @@ from nnc.trace.loops.iterations import (
     run_rows,
     seeds_for,
 )
-from nnc.trace.loops.scan_rules import Replay, ScanOperands, linear_scan, push_scan
+from nnc.trace.loops.scan_rules import Replay, ScanOperands, linear_scan, push_scan, run_again
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ def _while_repeated(
     if is_forward(tangents) and not has_effects(graphs[0]):
         body = graphs[0].restrict((*graphs[0].outputs[1 : 1 + n], *graphs[0].outputs[late:]))
         operands, given = (iterations, *primals), (None, *tangents)
-        _, moved = push_scan(operands, given, (body,), xs=0, carries=n, length=None, handles=handles)
+        _, moved = push_scan(operands, given, (body,), run=run_again, xs=0, carries=n, length=None, handles=handles)
     else:
         operands = ScanOperands([iterations], (), primals[:n], primals[n:])
         loop = Replay(parts.iteration(False), operands, None, False, checkpoint)
@@ -143,9 +143,7 @@ def _exit_tangents(
     if not parts.exits:
         return []
     tangents = [None, *t_carries, *t_captured]
-    _, linear = run_linearize(parts.leave, [iterations, *carried, *captured], flags_of(tangents), is_forward(tangents))
-    moved = push_graph(linear.staged.graph, [*(t for t in tangents if t is not None), *linear.staged.captured])
-    return fill(moved, linear.nonzero)
+    return run_apart(parts.leave, [iterations, *carried, *captured], tangents, is_forward(tangents))[1]
 
 
 def _while_push(
