@@ -101,17 +101,19 @@ def _copy(stacks: Sequence[NDArray], tapes: Sequence[Tape], start: int, count: i
 
 
 def _rows_at_once(body: Graph, rows: Sequence[TensorSpec]) -> int:
-    """Returns the number of rows of a segment's stacks; 0 where iterations must run one by one.
+    """Returns the number of rows of a segment's stacks; 0 where iterations must run one by one."""
+    room = STACK_BYTES // max(1, sum(spec.nbytes for spec in rows))
+    return min(MOST_ROWS, max(1, 1 << room.bit_length() >> 1)) if _runs_in_segments(body) else 0
 
-    A segment runs the nodes before the test again, which Python must not notice. Tapes of tapes are Python objects.
+
+@remembered
+def _runs_in_segments(body: Graph) -> bool:
+    """Whether no program of a segment is refused: tapes of tapes are Python objects, and a segment runs the nodes before the test
+    once more than the loop does, which Python must not notice.
     """
     specs = (*body.input_specs, *body.output_specs)
-    if any(spec.dtype == TAPE for spec in specs) or any(
-        effect.get(n.command, "random") != "random" for n in body.walk()
-    ):
-        return 0
-    room = STACK_BYTES // max(1, sum(spec.nbytes for spec in rows))
-    return min(MOST_ROWS, max(1, 1 << room.bit_length() >> 1))
+    kinds = {effect[node.command] for node in body.walk() if node.command in effect}
+    return kinds <= {"random"} and all(spec.dtype != TAPE for spec in specs)
 
 
 @remembered
