@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import groupby
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from nnc.lower.plan.stages import NDArray, Step
 RunProgram = Callable[[Sequence[NDArray]], list[NDArray]]
 
 
-_IN_SEGMENTS = {while_: run_while, scan: run_scan}
+_IN_SEGMENTS = MappingProxyType({while_: run_while, scan: run_scan})
 
 
 def sub_graph_kernel(step: Step, lower_graph: Callable[[Graph], RunProgram], native: bool) -> Kernel:

@@ -448,6 +448,8 @@ def linearize(
 def linearize(fun: Fun, *primals: Any, has_aux: bool = False) -> Any:
     """Returns the value of `fun` and its derivative as a linear function of the tangents, computed once and applied many times.
 
+    Loops of unknown length run again each time: the values of their iterations are not kept.
+
     Args:
         fun: function of pytrees.
         *primals: arguments of `fun`.

@@ -211,7 +211,9 @@ def run_linearize(
 def run_apart(
     fun: Callable[..., Sequence[Any]], primals: Sequence[Any], tangents: Sequence[Any], forward: bool = False
 ) -> tuple[list[Any], list[Any]]:
-    """As `run_jvp`, by a linear map that primals do not depend on: where tangents are being recorded, it can be transposed."""
+    """Returns the same as `run_jvp`. Primals do not depend on the commands on tangents, so where tangents are being recorded,
+    these can be transposed.
+    """
     outputs, linear = run_linearize(fun, primals, [t is not None for t in tangents], forward)
     seeds = [t for t in tangents if t is not None]
     moved = iter(push_graph(linear.staged.graph, [*seeds, *linear.staged.captured]))

@@ -40,7 +40,7 @@ def one_by_one(monkeypatch: pytest.MonkeyPatch) -> Fun:
 
 
 def loop(n: int, dtype: str = "float64") -> Fun:
-    """Carries integers and floats, captures values, tests in the middle, and yields what was known at the test."""
+    """Carries integers and floats, and captures values."""
 
     def f(x: Any, a: Any) -> Any:
         def body(c: Any) -> Any:
@@ -160,7 +160,7 @@ def test_python_is_called_once_for_each_iteration(most_rows: int) -> None:
     assert calls == list(range(8))
 
 
-def test_a_tape_without_memory_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tape_without_memory_names_the_loops_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(nbytes: int) -> None:
         if nbytes > 10_000:
             raise MemoryError("no more")

@@ -26,7 +26,7 @@ def near(a: Any, b: Any, tolerance: float = 1e-9) -> bool:
 
 
 def captures(x: Any) -> Any:
-    """A loop that captures what is differentiated, and whose number of iterations depends on it."""
+    """A loop that captures the argument, and whose number of iterations depends on it."""
     return nnc.while_loop(lambda c: nnp.sum(c[1]) < 10, lambda c: (c[0] + 1, c[1] * SCALE + x**2), (0, x))[1]
 
 
@@ -121,7 +121,7 @@ def test_forward_mode_keeps_nothing_of_iterations(run: Fun, forward: Fun, f: Fun
 def test_reverse_mode_keeps_values_of_iterations(f: Fun) -> None:
     with nnc.debug.tape_memory() as memory:
         nnc.jacrev(f)(X)
-    assert memory.peak > 0  # so the meter shows what the test above asks for
+    assert memory.peak > 0  # so the meter would show those of forward mode
 
 
 @RUN
