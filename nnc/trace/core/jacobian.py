@@ -78,7 +78,7 @@ def jacfwd(
             _check_real("nnc.jacfwd", "the argument", chosen)
         rows = _identity(tuple(chosen))
         if chunk_size is None:
-            pushed = lambda *rows: run_push("nnc.jacfwd", part, chosen, rows, has_aux)
+            pushed = wraps(fun)(lambda *rows: run_push("nnc.jacfwd", part, chosen, rows, has_aux))
             result, columns, *aux = vmap(pushed, out_axes=(None, 0, None)[: 2 + has_aux])(*rows)
         else:  # the function runs once for all chunks
             result, push, *aux = _linearize(part, *chosen, has_aux=has_aux)
@@ -190,6 +190,7 @@ def _partial(
 
     fixed, settings = other_arguments(args, kwargs, positions)
 
+    @wraps(fun)
     def part(*chosen: Any) -> Any:
         rebuilt = list(fixed)
         for i, value in zip(positions, chosen, strict=True):
