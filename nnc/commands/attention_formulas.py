@@ -176,7 +176,7 @@ def _iota(shape: tuple[int, ...], axis: int) -> Value:
 def wide(x: Moving) -> Moving:
     """In the dtype of sums."""
     dtype = dtypes.accumulator(x.value.spec.dtype)
-    return x if dtype == x.value.spec.dtype else x.linear(lambda y: ew.convert(y, dtype=dtype))
+    return x.linear(lambda y: ew.in_dtype(y, dtype))
 
 
 def narrow(x: Moving | None, dtype: dtypes.DType) -> Value | None:

@@ -13,10 +13,10 @@ from nnc.commands.constants import full_like
 from nnc.commands.elementwise import FLOAT, abs_, elementwise, exp, less, safe_mul, select, sign, stop_gradient
 from nnc.commands.multiply_add import multiply_add
 from nnc.commands.portable import GILES_CENTRE, GILES_TAIL, horner
-from nnc.commands.rules import batch_elementwise, check_dtype
+from nnc.commands.rules import batch_leading, check_dtype, of_tangent
 from nnc.errors import ArgumentError, user_error
 from nnc.graph import Command, TensorSpec, register
-from nnc.graph.rules import Derivative, InPlace, Rules, Tangents, Value
+from nnc.graph.rules import InPlace, Rules, Value
 
 NDArray = np.ndarray[Any, Any]
 
@@ -65,17 +65,14 @@ def _special(
                 x.dtype, copy=False
             )
 
-    def jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], **params: Any) -> Tangents:
-        return (None if tangents[0] is None else safe_mul(tangents[0], partial(primals[0], outputs[0], **params)),)
-
     return register(
         name,
         Rules(
             infer=infer,
             reference=reference,
             scalar=scalar,
-            derivative=Derivative(jvp),
-            batch=batch_elementwise(name),
+            derivative=of_tangent(lambda t, x, out, **params: safe_mul(t, partial(x, out, **params))),
+            batch=batch_leading(name),
             inplace=InPlace(((0, 0),)),
             cost=lambda x, **params: 20 * x.size,
         ),

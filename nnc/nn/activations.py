@@ -9,7 +9,6 @@ import nnc.numpy as nnp
 from nnc.array.array import Array
 from nnc.base import dtypes
 from nnc.calls.specialise import specialised
-from nnc.calls.spelling import spelled
 from nnc.commands import constants, normalize
 from nnc.commands import elementwise as ew
 from nnc.commands import trigonometry as trig
@@ -55,7 +54,6 @@ def to_float(x: ArrayLike, where: str) -> Array:
 
 
 @specialised(1)
-@spelled
 def relu(x: ArrayLike) -> Array:
     """Returns max(x, 0); the derivative at 0 is 0.
 
@@ -71,7 +69,6 @@ def relu(x: ArrayLike) -> Array:
 
 
 @specialised(1)
-@spelled
 def relu6(x: ArrayLike) -> Array:
     """Returns min(max(x, 0), 6); the derivative at 0 and 6 is 0.
 
@@ -87,7 +84,6 @@ def relu6(x: ArrayLike) -> Array:
 
 
 @specialised(1)
-@spelled
 def elu(x: ArrayLike, alpha: float = 1.0) -> Array:
     """Returns x where it is positive, else alpha · (exp(x) - 1).
 
@@ -104,7 +100,6 @@ def elu(x: ArrayLike, alpha: float = 1.0) -> Array:
 
 
 @specialised(1)
-@spelled
 def celu(x: ArrayLike, alpha: float = 1.0) -> Array:
     """Returns x where it is positive, else alpha · (exp(x / alpha) - 1), which is smooth for every alpha.
 
@@ -121,7 +116,6 @@ def celu(x: ArrayLike, alpha: float = 1.0) -> Array:
 
 
 @specialised(1)
-@spelled
 def selu(x: ArrayLike) -> Array:
     """Returns the scaled elu that keeps mean 0 and variance 1 from layer to layer (Klambauer et al., 2017).
 
@@ -136,7 +130,6 @@ def selu(x: ArrayLike) -> Array:
 
 
 @specialised(1)
-@spelled
 def leaky_relu(x: ArrayLike, negative_slope: float = 0.01) -> Array:
     """Returns x where it is positive, else negative_slope · x.
 
@@ -153,7 +146,6 @@ def leaky_relu(x: ArrayLike, negative_slope: float = 0.01) -> Array:
 
 
 @specialised(2)
-@spelled
 def prelu(x: ArrayLike, negative_slope: ArrayLike, *, axis: int = 1) -> Array:
     """Returns x where it is positive, else negative_slope · x, with a slope that is learned (He et al., 2015).
 
@@ -184,7 +176,6 @@ def prelu(x: ArrayLike, negative_slope: ArrayLike, *, axis: int = 1) -> Array:
 
 
 @specialised(1)
-@spelled
 def gelu(x: ArrayLike, approximate: bool = True) -> Array:
     """Returns x · Φ(x), Φ the normal distribution (Hendrycks & Gimpel, 2016).
 
@@ -225,7 +216,6 @@ def _normal_probability(x: Array) -> Array:
 
 
 @specialised(1)
-@spelled
 def sigmoid(x: ArrayLike) -> Array:
     """Returns 1 / (1 + exp(-x)), without overflow.
 
@@ -240,7 +230,6 @@ def sigmoid(x: ArrayLike) -> Array:
 
 
 @specialised(1)
-@spelled
 @keeps_weakness
 def log_sigmoid(x: ArrayLike) -> Array:
     """Returns log(sigmoid(x)), without overflow.
@@ -256,7 +245,6 @@ def log_sigmoid(x: ArrayLike) -> Array:
 
 
 @specialised(1)
-@spelled
 def silu(x: ArrayLike) -> Array:
     """Returns x · sigmoid(x), also called swish.
 
@@ -272,7 +260,6 @@ def silu(x: ArrayLike) -> Array:
 
 
 @specialised(1)
-@spelled
 def tanh(x: ArrayLike) -> Array:
     """Returns the hyperbolic tangent of x.
 
@@ -287,7 +274,6 @@ def tanh(x: ArrayLike) -> Array:
 
 
 @specialised(1)
-@spelled
 @keeps_weakness
 def softplus(x: ArrayLike) -> Array:
     """Returns log(1 + exp(x)), without overflow.
@@ -304,7 +290,6 @@ def softplus(x: ArrayLike) -> Array:
 
 
 @specialised(1)
-@spelled
 @keeps_weakness
 def mish(x: ArrayLike) -> Array:
     """Returns x · tanh(softplus(x)) (Misra, 2019).
@@ -321,7 +306,6 @@ def mish(x: ArrayLike) -> Array:
 
 
 @specialised(1)
-@spelled
 def soft_sign(x: ArrayLike) -> Array:
     """Returns x / (1 + |x|).
 
@@ -338,7 +322,6 @@ def soft_sign(x: ArrayLike) -> Array:
 
 
 @specialised(1)
-@spelled
 def hard_tanh(x: ArrayLike) -> Array:
     """Returns x between -1 and 1, which bound it.
 
@@ -354,7 +337,6 @@ def hard_tanh(x: ArrayLike) -> Array:
 
 
 @specialised(1)
-@spelled
 def hard_sigmoid(x: ArrayLike) -> Array:
     """Returns relu6(x + 3) / 6.
 
@@ -369,7 +351,6 @@ def hard_sigmoid(x: ArrayLike) -> Array:
 
 
 @specialised(1)
-@spelled
 def hard_silu(x: ArrayLike) -> Array:
     """Returns x · hard_sigmoid(x).
 
@@ -385,7 +366,6 @@ def hard_silu(x: ArrayLike) -> Array:
 
 
 @specialised(1)
-@spelled
 def glu(x: ArrayLike, axis: int = -1) -> Array:
     """Returns the first half of x along `axis`, gated by the sigmoid of the second half.
 
@@ -430,7 +410,6 @@ def _shifted(x: Array, axis: int | tuple[int, ...] | None, where: str) -> tuple[
 
 
 @specialised(1)
-@spelled
 @keeps_weakness
 def softmax(x: ArrayLike, axis: int | tuple[int, ...] | None = -1, where: ArrayLike | None = None) -> Array:
     """Returns exp(x) divided by its sum over `axis`, without overflow.
@@ -452,7 +431,6 @@ def softmax(x: ArrayLike, axis: int | tuple[int, ...] | None = -1, where: ArrayL
 
 
 @specialised(1)
-@spelled
 @keeps_weakness
 def log_softmax(x: ArrayLike, axis: int | tuple[int, ...] | None = -1, where: ArrayLike | None = None) -> Array:
     """Returns log(softmax(x)), without overflow; -inf where the probability is 0.
@@ -471,7 +449,6 @@ def log_softmax(x: ArrayLike, axis: int | tuple[int, ...] | None = -1, where: Ar
 
 
 @specialised(1)
-@spelled
 @keeps_weakness
 def standardize(x: ArrayLike, axis: int | tuple[int, ...] | None = -1, eps: float = 1e-5) -> Array:
     """Returns x with mean 0 and variance 1 over `axis`; 16-bit floats are computed in float32.

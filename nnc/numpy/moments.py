@@ -160,7 +160,6 @@ def mean(
 
 
 @array_method_by_value
-@spelled
 @keeps_weakness
 def var(
     x: ArrayLike,
@@ -248,7 +247,6 @@ def _variance_of_usual(x: Array, means: Means, most: int) -> Array | None:
 
 
 @array_method_by_value
-@spelled
 @keeps_weakness
 def std(
     x: ArrayLike,

@@ -10,7 +10,6 @@ import numpy as np
 
 from nnc.array.array import Array, specialised_of_small
 from nnc.base import dtypes
-from nnc.calls.spelling import spelled
 from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands.factor import svd
@@ -51,9 +50,8 @@ def _largest(sizes: Array, axes: Shape) -> Array:
 def _vector_norm(where: str, x: Array, axes: Shape, order: Any) -> Array:
     order = order.item() if isinstance(order, np.generic) else order
     if isinstance(order, str) or not dtypes.is_scalar(order):
-        raise user_error(
-            ArgumentError, where, f"vectors have no norm of order {order!r}.", fix="use a number, or inf or -inf."
-        )
+        problem = f"vectors have no norm of order {order!r}."
+        raise user_error(ArgumentError, where, problem, fix="use a number, or inf or -inf.")
     if order == 2:
         return euclidean(x, axes)
     sizes = ew.abs_(x)
@@ -125,7 +123,6 @@ def _matrix_norm(where: str, x: Array, rows: int, columns: int, order: Any) -> A
 
 
 @specialised_of_small
-@spelled
 @keeps_weakness
 def vector_norm(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False, ord: ArrayLike = 2) -> Array:
     """Returns the norm of vectors, (sum of |x|ᵖ)^(1/p) with p = `ord`; its derivative at 0 is 0.
@@ -149,7 +146,6 @@ def vector_norm(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False, o
 
 
 @specialised_of_small
-@spelled
 @keeps_weakness
 def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: float | str | None = "fro") -> Array:
     """Returns the norm of the matrices in the last two axes; `ord` as in `norm`.
@@ -174,7 +170,6 @@ def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: float | str | N
 
 
 @specialised_of_small
-@spelled
 @keeps_weakness
 def norm(x: ArrayLike, /, ord: ArrayLike | None = None, axis: Axis = None, keepdims: bool = False) -> Array:
     """Returns the norm of vectors or matrices; the derivative at 0 is 0.

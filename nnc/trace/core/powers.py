@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import ml_dtypes
 
@@ -28,8 +27,7 @@ from nnc.graph import Command, Node, bind
 from nnc.graph.registry import alias, derivative, joined
 
 
-@dataclass(frozen=True, slots=True)
-class Root:
+class Root(NamedTuple):
     """A value whose n-th power is smoother than the value itself.
 
     Attributes:
@@ -45,16 +43,14 @@ class Root:
     line: tuple[Operand, Callable[[], Any]] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Power:
+class Power(NamedTuple):
     """The n-th power of a real number, the command's first operand."""
 
     made: Roots
     n: int
 
 
-@dataclass(frozen=True, slots=True)
-class Sum:
+class Sum(NamedTuple):
     """A sum of powers."""
 
     made: Roots
@@ -64,8 +60,7 @@ Origin = Root | Power | Sum | None
 """The facts about a dual tracer that derivatives at 0 ask for."""
 
 
-@dataclass(frozen=True, slots=True)
-class Operand:
+class Operand(NamedTuple):
     """An operand of a command: its primal, its tangent (None: zero) and its origin."""
 
     primal: Any
@@ -94,8 +89,7 @@ class Operand:
         return tangent if tangent is None or n == known else ew.safe_mul(tangent, self.power(n - known) * (n / known))
 
 
-@dataclass(frozen=True, slots=True)
-class Roots:
+class Roots(NamedTuple):
     """A command that makes a root, or that has roots or powers among its operands."""
 
     command: Command
