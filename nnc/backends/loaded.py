@@ -17,6 +17,7 @@ from nnc.base import dtypes
 from nnc.base.later import later
 from nnc.commands.conv import conv
 from nnc.commands.elementwise import integer_pow
+from nnc.commands.reduce import reduce_sum
 from nnc.device import CPU
 from nnc.device.target import Target
 from nnc.graph import Command, Kernel, TensorSpec, add_kernel, infer_specs
@@ -55,7 +56,7 @@ def _add_rare(
 
 
 def _add_complex(target: Command) -> None:
-    if target is integer_pow or can_be_complex(scalar[target]):
+    if target in (integer_pow, reduce_sum) or can_be_complex(scalar[target]):
         make = partial(later(f"{__package__}.cpu.kernels.complexes", "kernel"), target.name)
         _add_rare(target, CPU, make, partial(_has_complex, target), 10)
 
@@ -65,6 +66,7 @@ def _has_complex(target: Command, specs: tuple[TensorSpec, ...], params: Mapping
 
 
 scalar.follow(_add_complex)
+_add_complex(reduce_sum)
 _add_rare(
     "dot",
     "onednn",

@@ -110,11 +110,6 @@ class Call:
         part.__name__ = name_of(fun)
         return FlatFunction(part, self.arguments)
 
-    def _dynamic(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        fixed = self.signature.static_names
-        args = tuple(x for i, x in enumerate(self.args) if i not in self.key.positions)
-        return args, {name: x for name, x in self.kwargs.items() if name not in fixed}
-
     @property
     def is_traced(self) -> bool:
         """Whether an argument is a value of an enclosing trace."""
@@ -140,7 +135,8 @@ class Call:
         if static:
             paths = self.key.paths(self.signature.fun)
             yield from ((self.arguments.leaves[i], paths[i]) for i in sorted(static))
-        yield from ((x, name) for x, name in tree.settings(self._dynamic()) if callable(x) or hasattr(x, "__dict__"))
+        dynamic = self.signature.dynamic(self.args, self.kwargs, self.key.positions)
+        yield from ((x, name) for x, name in tree.settings(dynamic) if callable(x) or hasattr(x, "__dict__"))
 
 
 class Signature(NamedTuple):
@@ -201,15 +197,20 @@ class Signature(NamedTuple):
             static += [(name, kwargs[name]) for name in sorted(kwargs) if name in self.static_names]
             for name, value in static:
                 tree.check_hashable("nnc.compile", name, value)
-            dynamic = tuple(x for i, x in enumerate(args) if i not in positions)
-            named = {name: x for name, x in kwargs.items() if name not in self.static_names}
-            arguments = FlatTree((dynamic, named), self.fun, positions)
+            arguments = FlatTree(self.dynamic(args, kwargs, positions), self.fun, positions)
         else:
             arguments = FlatTree((args, kwargs), self.fun)
         leaves = leaf_keys(arguments, name_of(self.fun))
         device = device_of(arguments.dynamic, name_of(self.fun), device)
         key = Key(arguments.treedef, leaves, tuple((name, setting(value)) for name, value in static), positions, device)
         return Call(key, self, args, kwargs, arguments)
+
+    def dynamic(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], positions: frozenset[int]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Returns the arguments but those at static positions and of static names."""
+        named = {name: x for name, x in kwargs.items() if name not in self.static_names}
+        return tuple(x for i, x in enumerate(args) if i not in positions), named
 
     def by_position(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], left_out: frozenset[int] = frozenset()

@@ -70,6 +70,7 @@ _KERNELS: tuple[tuple[str, str, str], ...] = (
     ("cpu.kernels.sorts.sort", "sort argsort", ""),
     ("cpu.kernels.sorts.top_k", "top_k", ""),
     ("cpu.kernels.threefry", "random_bits", ""),
+    ("cpu.kernels.transforms.fft", "fft rfft irfft", ""),
     ("mpi.kernels", "psum pmax pmin psum_scatter all_gather all_gather_same all_to_all ppermute process_index", ""),
     ("onednn.convolution", "conv conv_input_grad conv_weight_grad", ""),
     ("onednn.pack", "pack", ""),
@@ -94,7 +95,7 @@ def _advice() -> str:
     return "; NVIDIA's driver (libcuda.so.1), which CUDA's devices need, finds no graphics processor"
 
 
-scalar.check_with(later("nnc.lower.kernels.scalar_checks", "check_scalar"))  # of expressions that come from outside
+scalar.check = later("nnc.lower.kernels.scalar_checks", "check_scalar")  # of expressions that come from outside
 register_kind(
     DeviceKind(
         name=CPU,

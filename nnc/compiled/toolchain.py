@@ -10,7 +10,7 @@ from nnc.base.garbage import collection_paused
 from nnc.compiled.pipeline import ChooseKernel
 from nnc.compiled.targets import expected_cpu_compiler
 from nnc.device import kind_of, load_kernels
-from nnc.run.entry import common
+from nnc.run.arguments import binder
 
 if TYPE_CHECKING:
     from nnc.run.prefetch import ProgramCompiler
@@ -37,8 +37,7 @@ def start_compiler() -> None:
     """
     compiler = expected_cpu_compiler()
     if compiler is not None:
-        for native in common():
-            compiler.expect(native)
+        compiler.expect(binder())
 
 
 def toolchain(device: str) -> Toolchain:

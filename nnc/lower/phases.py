@@ -85,7 +85,6 @@ sink_gathers = _rare(
     invalidates=[Fact.FOLDED, Fact.NO_DEAD],
 )
 join_sums = _rare("simplify.join_sums", concerns=joined, invalidates=[Fact.NO_DEAD])
-split_sums = _rare("simplify.split_sums", concerns=reduction, requires=[Fact.COMMANDS], invalidates=[Fact.NO_DEAD])
 hoist_products = _rare(
     "loops.hoist_products", concerns=roles, requires=[Fact.NO_INVARIANTS], invalidates=[Fact.NO_DEAD]
 )
@@ -120,7 +119,7 @@ SIMPLIFY = Phase("simplify", (inline_calls, dce, fold, simplify, parts, cse))
 REWRITE = Phase(
     "rewrite",
     (
-        decompose, subpixel, licm, one_hot, combine, sink_gathers, join_sums, split_sums, dce,
+        decompose, subpixel, licm, one_hot, combine, sink_gathers, join_sums, dce,
         hoist_products, sink_sums, sink_products, dce, rematerialize_residuals,
     ),
 )  # fmt: skip

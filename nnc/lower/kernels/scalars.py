@@ -76,7 +76,12 @@ def _count_instructions(expression: str, transcendental: int) -> int:
     return max(total, 1)
 
 
-COMPLEX_FUNCTIONS = frozenset({"complex", "real", "imag", "conj", "abs", "select", "convert"})
+COMPLEX_FUNCTIONS = frozenset(
+    (
+        "complex", "real", "imag", "conj", "abs", "select", "convert", "safe_product", "cos", "cosh", "exp", "log", "pow", "rsqrt",
+        "sin", "sinh", "sqrt", "tan", "tanh",
+    )
+)  # fmt: skip
 _DIVISION = 4  # instructions
 # Instructions that functions of expressions take for a vector; a size is taken together with its reader.
 _CHEAP_FUNCTIONS = {

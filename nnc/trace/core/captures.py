@@ -53,6 +53,11 @@ class _Container(NamedTuple):
     values: tuple[Any, ...]
     inner: tuple[tuple[int, Any], ...]
 
+    def expected(self) -> list[Any]:
+        """The elements, with fingerprints in place of containers."""
+        inner = dict(self.inner)
+        return [inner.get(i, value) for i, value in enumerate(self.values)]
+
 
 class _Set(NamedTuple):
     """The fingerprint of a set: its type, and its elements with their types, since 1, 1.0 and True are equal."""
@@ -122,10 +127,7 @@ def _same_container(now: Any, then: _Container) -> bool:
         return False
     if not then.inner:
         return all(map(operator.is_, values, then.values)) or all(map(_same, values, then.values))
-    expected = list(then.values)
-    for i, fingerprint in then.inner:
-        expected[i] = fingerprint
-    return all(map(_same, values, expected))
+    return all(map(_same, values, then.expected()))
 
 
 def _changes(name: str, now: Any, then: Any) -> Iterator[str]:
@@ -138,9 +140,7 @@ def _changes(name: str, now: Any, then: Any) -> Iterator[str]:
         and type(now) is then.kind
         and len(now) == len(then.values)
     ):
-        before = list(then.values)
-        for i, fingerprint in then.inner:
-            before[i] = fingerprint
+        before = then.expected()
         keys = list(range(len(before))) if then.keys is None else list(then.keys)
         if then.keys is None or list(now) == keys:
             values = list(now.values()) if isinstance(now, dict) else list(now)

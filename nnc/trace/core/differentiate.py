@@ -33,8 +33,8 @@ from nnc.trace.core.flat import (
     check_argnums,
     check_callable,
     check_positions,
+    function_of,
     name_of,
-    other_arguments,
 )
 from nnc.trace.core.specs import ShapeDtypeStruct, as_wanted, outline, shapes_of, stage_function
 from nnc.trace.core.staging import axes_of
@@ -232,17 +232,12 @@ def _differentiate(
         flats = [FlatTree(value) for value in chosen]
         leaves = [leaf for flat in flats for leaf in flat.dynamic]
         active = active_leaves(transform, flats, holomorphic, allow_int)
-        fixed, settings = other_arguments(args, kwargs, positions, names)
+        part = function_of(fun, args, kwargs, positions, names)
         aux: list[Any] = []
 
         def scalar(*values: Any) -> list[Any]:
             at = iter(values)
-            rebuilt = [flat.build([next(at) for _ in flat.where]) for flat in flats]
-            new_args, new_kwargs = list(fixed), dict(settings)
-            for i, value in zip(positions, rebuilt, strict=False):
-                new_args[i] = value
-            new_kwargs.update(zip(names, rebuilt[len(positions) :], strict=True))
-            out = call_function(fun, new_args, new_kwargs)
+            out = part(*[flat.build([next(at) for _ in flat.where]) for flat in flats])
             extra: list[Any] = []
             if has_aux:
                 out, rest = _split_aux(transform, out)

@@ -29,6 +29,7 @@ from nnc.commands.tape import Handles, merge_tapes, spread_tape, sum_tape, tape_
 from nnc.graph import Graph, Symbol, TensorSpec, bind, spec_of
 from nnc.graph.registry import effect
 from nnc.graph.rules import Tangents, Value
+from nnc.trace.core.backward import fill as fill
 from nnc.trace.core.backward import push_graph
 from nnc.trace.core.dual import run_linearize
 from nnc.trace.core.staging import Staged, stage
@@ -45,12 +46,6 @@ def nodes_so_far() -> int:
 def prune(graph: Graph, keep: Sequence[int]) -> Graph:
     """Returns the graph with only these outputs and the nodes that they need."""
     return graph.restrict(tuple(graph.outputs[i] for i in keep))
-
-
-def fill(values: Sequence[Any], flags: Sequence[bool]) -> list[Any]:
-    """`values` at the places that `flags` marks, None elsewhere."""
-    rest = iter(values)
-    return [next(rest) if flag else None for flag in flags]
 
 
 def spread(found: Flags, flags: Flags) -> Flags:

@@ -224,15 +224,15 @@ class _Picker(Remake):
             return self._total(node)
         return self._negation(node) if name == "neg" else None
 
-    def add(self, old: Node) -> bool:
+    def take(self, old: Node) -> None:
         """See the base."""
-        changes = super().add(old)
+        super().take(old)
         for symbol in old.outputs:
             self.old[self.renamed.get(symbol, symbol)] = symbol
-        return changes
 
-    def _append(self, node: Node) -> None:
-        super()._append(node)
+    def add(self, node: Node) -> None:
+        """See the base."""
+        super().add(node)
         if node.command.name == "scatter":
             self.scattered.update(node.outputs)
 

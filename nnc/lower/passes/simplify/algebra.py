@@ -1,6 +1,7 @@
 """Rules of `simplify` on numbers, choices and conversions; each holds bit for bit, for NaN, infinities and both zeros, too.
 
 A rule is not here if its sides can differ: x + 0.0 is 0.0 for x = -0.0, x * 0 is NaN for infinite x, x - x likewise.
+Nor is one that LLVM applies within kernels and that makes no node needless, such as |-x| = |x|.
 """
 
 # ruff: noqa: D103  (a rule is an equation, which says more than words)
@@ -85,34 +86,9 @@ def add_to_negation(x: Value, y: Value) -> Any:
     return ew.add(ew.neg(x), y), ew.sub(y, x)
 
 
-@rewrite_rule(root=ew.sub, samples=_samples(*REALS, "complex64", variables=2))
-def subtract_negation(x: Value, y: Value) -> Any:
-    return ew.sub(x, ew.neg(y)), ew.add(x, y)
-
-
 @rewrite_rule(root=ew.mul, when=_is_real, samples=_samples(*REALS, variables=2))
 def product_of_negations(x: Value, y: Value) -> Any:
     return ew.mul(ew.neg(x), ew.neg(y)), ew.mul(x, y)
-
-
-@rewrite_rule(root=ew.div, when=_is_real, samples=_samples(*FLOATS, variables=2))
-def quotient_of_negations(x: Value, y: Value) -> Any:
-    return ew.div(ew.neg(x), ew.neg(y)), ew.div(x, y)
-
-
-@rewrite_rule(root=ew.square, when=_is_real, samples=_samples(*REALS))
-def square_of_negation(x: Value) -> Any:
-    return ew.square(ew.neg(x)), ew.square(x)
-
-
-@rewrite_rule(root=ew.abs_, when=_is_signed, samples=_samples(*FLOATS, "int32"))
-def magnitude_of_negation(x: Value) -> Any:
-    return ew.abs_(ew.neg(x)), ew.abs_(x)
-
-
-@rewrite_rule(root=ew.abs_, when=_is_real, samples=_samples(*REALS))
-def magnitude_of_magnitude(x: Value) -> Any:
-    return ew.abs_(ew.abs_(x)), ew.abs_(x)
 
 
 @rewrite_rule(root=ew.add, samples=_samples(*REALS, "complex64", forms=2))
@@ -133,11 +109,6 @@ def _neutral(x: Value) -> Any:
 @rewrite_rule(root=ew.sub, samples=_samples(*REALS, "complex64", forms=2))
 def subtract_zero(x: Value) -> Any:
     return ew.sub(x, number(x, 0)), x
-
-
-@rewrite_rule(root=ew.sub, samples=_samples(*REALS, "complex64", forms=2))
-def subtract_from_negative_zero(x: Value) -> Any:
-    return ew.sub(number(x, _neutral(x)), x), ew.neg(x)
 
 
 @rewrite_rule(root=ew.mul, when=_is_real, samples=_samples(*REALS, "bool", forms=2))
@@ -218,26 +189,6 @@ def select_false(x: Value, y: Value) -> Any:
 @rewrite_rule(root=ew.select, samples=_choices(*ANY, variables=2))
 def select_by_negation(condition: Value, x: Value, y: Value) -> Any:
     return ew.select(ew.bitwise_not(condition), x, y), ew.select(condition, y, x)
-
-
-@rewrite_rule(root=ew.bitwise_not, samples=_samples("int32", "bool"))
-def double_complement(x: Value) -> Any:
-    return ew.bitwise_not(ew.bitwise_not(x)), x
-
-
-@rewrite_rule(root=ew.bitwise_and, samples=_samples("int32", "bool"))
-def and_itself(x: Value) -> Any:
-    return ew.bitwise_and(x, x), x
-
-
-@rewrite_rule(root=ew.bitwise_or, samples=_samples("int32", "bool"))
-def or_itself(x: Value) -> Any:
-    return ew.bitwise_or(x, x), x
-
-
-@rewrite_rule(root=ew.bitwise_and, when=lambda x: dtypes.is_bool(x.dtype), samples=_samples("bool", forms=2))
-def and_true(x: Value) -> Any:
-    return ew.bitwise_and(x, number(x, True)), x
 
 
 @rewrite_rule(root=ew.maximum, samples=_samples(*REALS, "bool"))

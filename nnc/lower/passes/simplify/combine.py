@@ -1,7 +1,7 @@
 """Recognises the nodes that softmax, log-softmax, logsumexp and their gradients are traced to; makes one command of each.
 
 The rules hold up to rounding (combined commands round less often, and a gradient is the same sum in another order) and up to the
-sign of zero. So do `one_hot`, `sink_gathers`, `join_sums`, `split_sums` and the passes that make few products of many; all others
+sign of zero. So do `one_hot`, `sink_gathers`, `join_sums` and the passes that make few products of many; all others
 are exact.
 """
 

@@ -258,7 +258,9 @@ class _Gradient:
         with code.loop(0, n) as j:
             total = code.constant(0, block.tiling.wide, block.tiling.lanes)
             for w in range(block.vectors):
-                x = code.mul(block.load(weights, j, w), code.sub(block.load(changes, j, w), block.load(products, 0, w)))
+                weight = block.load(weights, j, w)
+                x = code.mul(weight, code.sub(block.load(changes, j, w), block.load(products, 0, w)))
+                x = code.select(code.compare("eq", weight, code.like(x, 0)), weight, x)  # also beside NaN
                 block.store(changes, j, w, code.mul(x, code.like(x, scale)))
                 total = code.add(total, code.select(block.inside(w), x, code.like(x, 0))) if self.bias else total
             if self.bias:

@@ -376,7 +376,10 @@ class QueryBlock:
         with self.each_vector() as v:
             shift = self.load(shifts, 0, v)
             with code.loop(0, n) as j:
-                self.store(scores, j, v, exponential(code, code.sub(self.load(scores, j, v), shift)))
+                x = self.load(scores, j, v)
+                is_none = code.compare("eq", x, code.like(x, -math.inf))  # its weight is 0 also where the sum is NaN
+                weight = exponential(code, code.sub(x, shift))
+                self.store(scores, j, v, code.select(is_none, code.like(x, 0), weight))
 
     def print_products(
         self, rows: MatrixPlace, packed: MatrixPlace, out: MatrixPlace, n: Value, features: int, *, adds: bool = False,
