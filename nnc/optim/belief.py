@@ -20,7 +20,7 @@ from nnc.optim.moments import (
     filled_squares,
     first_moment,
     first_state,
-    unbiased_mean,
+    unbiased_moments,
 )
 from nnc.optim.schedules import Schedule
 from nnc.optim.transforms import add_decayed_weights, stepping, zero_count, zeros_for
@@ -89,7 +89,7 @@ def scale_by_belief(
         count = state.count + 1
         mu = first_moment(where, b1, updates, state.mu)
         nu = _spread(where, b2, eps_root, updates, mu, state.nu)
-        mean, correct_nu = unbiased_mean(b1, count, updates, mu, nesterov), Correction(b2, count, nu)
+        mean, correct_nu = unbiased_moments(b1, b2, count, updates, mu, nu, nesterov)
 
         def step(g: Array, m: Array, v: Array) -> Array:
             return divide(mean(g, m), correct_nu(v), eps, 0.0, g.dtype)
