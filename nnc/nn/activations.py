@@ -12,7 +12,8 @@ from nnc.calls.specialise import specialised
 from nnc.commands import constants, normalize
 from nnc.commands import elementwise as ew
 from nnc.commands import trigonometry as trig
-from nnc.commands.promote import apply, as_operand, dtype_of, promote
+from nnc.commands.multiply_add import multiply_add
+from nnc.commands.promote import apply, as_operand, astype, dtype_of, promote
 from nnc.commands.rules import check_axis
 from nnc.commands.special import erfc
 from nnc.errors import ArgumentTypeError, ShapeError, user_error
@@ -196,7 +197,22 @@ def gelu(x: ArrayLike, approximate: bool = True) -> Array:
     if approximate:
         scale = math.sqrt(8 / math.pi)  # ½ + ½ tanh(u) is the sigmoid of 2u
         return x * ew.sigmoid(x * (scale + 0.044715 * scale * (x * x)))
-    return 0.5 * x * erfc(x * -math.sqrt(0.5))
+    wide = astype(x, dtypes.accumulator(dtype_of(x)))
+    return astype(wide * _normal_probability(wide), dtype_of(x))
+
+
+_BEYOND = 40.0  # where e^(-x²/2) is 0
+_REST = 4.833646656726457e-17  # of -√½ behind its 53 bits
+
+
+def _normal_probability(x: Array) -> Array:
+    """The normal distribution: ½ erfc(-x / √2), where the rounding error of x / √2 counts as often as x² is large."""
+    factor = float(dtype_of(x).type(-math.sqrt(0.5)))
+    rest = _REST if dtype_of(x) == dtypes.float64 else -math.sqrt(0.5) - factor
+    y, still = x * factor, ew.stop_gradient(x)
+    error = multiply_add(still, constants.full_like(still, factor), -ew.stop_gradient(y)) + still * rest
+    lost, half = nnp.where(abs(still) < _BEYOND, 2 * factor * error * still, 0), 0.5 * erfc(y)
+    return ew.with_slope(half * (1 - nnp.where(still < 0, lost, 0)), half * (1 - lost))  # the density has two tails
 
 
 @specialised(1)

@@ -22,7 +22,7 @@ from nnc.errors import ArgumentError, user_error
 from nnc.numpy import manipulation
 from nnc.numpy import reductions as re
 from nnc.numpy.operands import Axis, Shape, keep, keeps_weakness, to_axes, to_value
-from nnc.numpy.scaling import binary_exponent, is_differentiated, largest_part, scaled_sum_of_squares, squared_sizes
+from nnc.numpy.scaling import binary_exponent, largest_part, may_be_differentiated, scaled_sum_of_squares, squared_sizes
 from nnc.typing import ArrayLike
 
 
@@ -89,7 +89,7 @@ def _without(shape: Shape, axes: Shape) -> Shape:
 
 def euclidean(x: Array, axes: Shape) -> Array:
     """Returns the root of the sum of squares, also where squares overflow or underflow."""
-    if not is_differentiated(x):
+    if not may_be_differentiated(x):
         total, factor = scaled_sum_of_squares(x, axes)
         return ew.length(total) / factor
     total, factor = scaled_sum_of_squares(ew.stop_gradient(x), axes)

@@ -732,6 +732,7 @@ def bincount(x: ArrayLike, weights: ArrayLike | None = None, minlength: int = 0,
 
     Raises:
         IndexError: an element is not below `length`, or a traced one is negative.
+        DTypeError: `x` holds no integers.
         ArgumentError: an element or a length is known to be negative.
 
     Example:
@@ -741,6 +742,7 @@ def bincount(x: ArrayLike, weights: ArrayLike | None = None, minlength: int = 0,
     x = to_value(x, "bincount")
     if dtypes.is_bool(x.spec.dtype):
         x = astype(x, dtypes.int64)
+    check_dtype("bincount", x.spec, *INTEGER, "x")
     data = known_or_none(x)
     if data is not None and data.size and data.min() < 0:
         problem = f"element {data.min()} is negative."

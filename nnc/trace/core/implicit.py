@@ -19,7 +19,7 @@ from nnc.graph import Graph, bind, spec_of
 from nnc.graph.registry import batch, derivative
 from nnc.graph.rules import Derivative, Linear, Tangents, Value
 from nnc.trace.core.axes import union, vary
-from nnc.trace.core.backward import fill_cotangents, push_graph, transpose_graph
+from nnc.trace.core.backward import fill_cotangents, transpose_graph
 from nnc.trace.core.batching import run_batched
 from nnc.trace.core.custom import custom_jvp
 from nnc.trace.core.dual import run_jvp, run_linearize
@@ -168,9 +168,7 @@ def _linearize(
 def _by_linearizing(fun: Flat, values: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
     """Returns the tangents of a function's results, None where they are zero; they can be transposed, loops included."""
     _, linear = run_linearize(fun, values, [t is not None for t in tangents])
-    seeds = [t for t in tangents if t is not None]
-    found = iter(push_graph(linear.staged.graph, [*seeds, *linear.staged.captured]))
-    return [next(found) if kept else None for kept in linear.nonzero]
+    return linear.move(tangents)
 
 
 def _transpose(cotangents: Tangents, operands: tuple[Any, ...], graphs: tuple[Graph, ...], rule: SolveRule) -> Tangents:

@@ -8,9 +8,8 @@ every order exist.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import compress
-from typing import Any
+from typing import Any, NamedTuple
 
 from nnc.base import dtypes
 from nnc.commands.constants import full_like
@@ -54,8 +53,7 @@ from nnc.trace.loops.iterations import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ScanOperands:
+class ScanOperands(NamedTuple):
     """The operands of a scan by role; `length` holds the length where it is dynamic."""
 
     length: list[Any]
@@ -92,8 +90,7 @@ def linear_scan(
 # -- loops that keep only where they began -----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Replay:
+class Replay(NamedTuple):
     """The linear map of a loop whose iterations are run again when it is pulled back (`checkpoint=`)."""
 
     part: Iteration
