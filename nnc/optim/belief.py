@@ -194,9 +194,8 @@ def acprop(
         >>> optimizer.update(nnp.asarray([3.0]), optimizer.init(nnp.ones(1)), nnp.ones(1))[0]
         Array([-0.3], dtype=float32)
     """
-    return stepping(
-        "acprop", learning_rate, scale_by_acprop(b1, b2, eps, eps_root), add_decayed_weights(weight_decay, mask)
-    )
+    moments = scale_by_acprop(b1, b2, eps, eps_root)
+    return stepping("acprop", learning_rate, moments, add_decayed_weights(weight_decay, mask))
 
 
 # -- Yogi --------------------------------------------------------------------------------------------------------------
