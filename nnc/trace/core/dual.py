@@ -188,11 +188,15 @@ class Linearized(NamedTuple):
 
 
 def run_linearize(
-    fun: Callable[..., Sequence[Any]], primals: Sequence[Any], active: Sequence[bool]
+    fun: Callable[..., Sequence[Any]], primals: Sequence[Any], active: Sequence[bool], forward: bool = False
 ) -> tuple[list[Any], Linearized]:
-    """Values of a flat function and its linear map in the inputs that are `active`."""
+    """Values of a flat function and its linear map in the inputs that are `active`.
+
+    Args:
+        forward: the map is for tangents: it runs loops of unknown length again, and keeps no values of their iterations.
+    """
     level = new_level()
-    linear = StagingTrace("linear", linear=True)  # made second, so that it is the inner one
+    linear = StagingTrace("linear", linear=True, forward=forward)  # made second, so that it is the inner one
     trace = _dual_trace(level, linear)
     values = [as_value(p) for p in primals]
     try:
@@ -207,3 +211,15 @@ def run_linearize(
     return [p for p, _ in pairs], Linearized(
         staged, specs, tuple(t is not None for _, t in pairs), tuple(p.spec for p, _ in pairs)
     )
+
+
+def run_apart(
+    fun: Callable[..., Sequence[Any]], primals: Sequence[Any], tangents: Sequence[Any], forward: bool = False
+) -> tuple[list[Any], list[Any]]:
+    """Returns the same as `run_jvp`. Primals do not depend on the commands on tangents, so where tangents are being recorded,
+    these can be transposed.
+    """
+    outputs, linear = run_linearize(fun, primals, [t is not None for t in tangents], forward)
+    seeds = [t for t in tangents if t is not None]
+    moved = iter(push_graph(linear.staged.graph, [*seeds, *linear.staged.captured]))
+    return outputs, [next(moved) if kept else None for kept in linear.nonzero]

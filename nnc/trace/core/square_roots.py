@@ -103,8 +103,8 @@ class _Extension:
         rows, roots = list(self.loop.rows), [*map(_roots_of_squares, self.loop.graphs)]
         known = {tuple([of.get(s) for of, s in zip(roots, x.inner, strict=True)]) for x in rows}
         for x in self.loop.rows:
-            is_root = dtypes.is_float(x.result.spec.dtype) and any(s in f for s, f in zip(x.inner, found, strict=True))
-            if is_root and x.inner not in known:
+            is_root = any(s in f for s, f in zip(x.inner, found, strict=True))
+            if is_root and dtypes.is_float(x.result.spec.dtype) and x.inner not in known:
                 self.handed[x.result] = Symbol(x.result.spec)
                 rows.append(Yield(tuple([self._hand(i, s) for i, s in enumerate(x.inner)]), self.handed[x.result]))
         return tuple(rows)

@@ -60,14 +60,15 @@ class StagingTrace:
     """Records commands into a graph.
 
     Values from outside (arrays, tracers of enclosing traces) become hidden inputs by identity; scalars, which nobody can change,
-    become constants. `linear` marks the graphs of tangents that `linearize` makes.
+    become constants. `linear` marks the graphs of tangents that `linearize` makes; `forward` those that keep nothing for
+    transposition.
     """
 
     differentiates = False
 
-    def __init__(self, name: str, linear: bool = False) -> None:
+    def __init__(self, name: str, linear: bool = False, forward: bool = False) -> None:
         self.builder = GraphBuilder(name)
-        self.level, self.linear = self.builder.level, linear
+        self.level, self.linear, self.forward = self.builder.level, linear, forward
         self.alive = True
         self.captured: dict[int, tuple[Any, Symbol]] = {}  # holds the value, too, so that no other object gets its id
         self._scalars: dict[tuple[Any, ...], Symbol] = {}

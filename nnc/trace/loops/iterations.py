@@ -119,12 +119,14 @@ def moving_carries(part: Iteration, xs: Flags, carries: Flags, captured: Flags) 
         carries = following
 
 
-def linearize_iteration(part: Iteration, xs: Flags, carries: Flags, captured: Flags) -> Linearization:
-    """Linearises an iteration in the inputs that are marked."""
+def linearize_iteration(
+    part: Iteration, xs: Flags, carries: Flags, captured: Flags, forward: bool = False
+) -> Linearization:
+    """Linearises an iteration in the inputs that are marked; `forward` as for `run_linearize`."""
     box: list[tuple[int, Flags, Graph]] = []
 
     def forward_body(*values: Any) -> list[Any]:
-        outputs, linear = run_linearize(part.function, values, (False, *xs, *carries, *captured))
+        outputs, linear = run_linearize(part.function, values, (False, *xs, *carries, *captured), forward)
         at = [i for i, kept in enumerate(linear.nonzero) if kept]
         graph = prune(linear.staged.graph, [k for k, i in enumerate(at) if i >= part.first])
         reads = graph.reads
@@ -144,13 +146,13 @@ def linearize_iteration(part: Iteration, xs: Flags, carries: Flags, captured: Fl
     moving = Moving(xs, carries, nonzero[part.carries :], captured)
     count = part.first + len(nonzero)
     residuals = staged.graph.outputs[count:]
-    forward = staged.graph.update(outputs=staged.graph.outputs[:count])
-    sources = _sort(part, forward, residuals)
-    body = _linear_body(part, forward, sources, residuals, linear, nonzero, moving)
-    held = len(forward.inputs) - 1 - part.xs - part.carries
+    known = staged.graph.update(outputs=staged.graph.outputs[:count])
+    sources = _sort(part, known, residuals)
+    body = _linear_body(part, known, sources, residuals, linear, nonzero, moving)
+    held = len(known.inputs) - 1 - part.xs - part.carries
     extra = tuple(range(held, held + len(body.captured)))
     return Linearization(
-        forward=forward.update(outputs=(*forward.outputs, *sources.kept)),
+        forward=known.update(outputs=(*known.outputs, *sources.kept)),
         before=before,
         kept=len(sources.kept),
         captured=(*staged.captured, *body.captured),

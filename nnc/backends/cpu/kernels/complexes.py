@@ -138,5 +138,5 @@ def _part(view: View) -> View:
 
 def _supports(name: str, specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:
     if name == "integer_pow":
-        return abs(params["exponent"]) < BY_LOGARITHMS
+        return bool(abs(params["exponent"]) < BY_LOGARITHMS)
     return name != "reduce_sum" or specs[0].size > 0

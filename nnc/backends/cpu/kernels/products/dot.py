@@ -47,7 +47,8 @@ def _workspace(specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> int:
 
 def _native(step: Step, machine: Target) -> Native | None:
     if dtypes.is_complex(step.inputs[0].spec.dtype):
-        return _print_complex(step, machine, partial(_native, machine=machine))
+        made: Native | None = _print_complex(step, machine, partial(_native, machine=machine))
+        return made
     if not step.outputs[0].spec.size:
         return Printer(step, machine).native(inline=True)
     product = _oriented(product_of(step), machine)
