@@ -105,6 +105,7 @@ class _Lowering:
             native=native,
             machine=self.machine if options.device == CPU else machine_of_device(),
         )  # programs that references run, on arrays that the host reads
+        self._inner_native = native and compiler is not None
 
     def new_program(self, graph: Graph, expect: Callable[[ProgramAbi], None] | None) -> Program:
         """Returns the program of the graph; `expect` is told the memory needs of calls once memory is planned."""
@@ -133,14 +134,16 @@ class _Lowering:
                 return self._choose_kernel(step.command, step.input_specs, step.params, self.machine)
         printed = find_kernel(step.command, step.input_specs, {**step.params, "graphs": step.graphs}, self.machine)
         if printed is None:
-            return sub_graph_kernel(step, self._inner_program)
+            return sub_graph_kernel(step, self._inner_program, self._inner_native)
         one_by_one = self._inner.update(native=False, guard=False)
-        return replace(printed, run=sub_graph_kernel(step, partial(self._sub_program, options=one_by_one)).run)
+        return replace(
+            printed, run=sub_graph_kernel(step, partial(self._sub_program, options=one_by_one), native=False).run
+        )
 
     def _inner_program(self, graph: Graph) -> RunProgram:
         if any(s.dtype == TAPE for s in (*graph.inputs, *graph.outputs)):
-            return tape_program(graph, self._inner_program)
-        return self._sub_program(graph, self._inner)
+            return tape_program(graph, self._inner_program, self._inner_native)
+        return self._sub_program(graph, self._inner.update(donated=graph.attrs.get("donated", ())))
 
     def _sub_program(self, graph: Graph, options: Options) -> RunProgram:
         planned = _plan_rewritten(graph, options, self.workspace, KernelQueue())

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from nnc.base.garbage import collection_paused
 from nnc.compiled.pipeline import ChooseKernel
@@ -18,8 +17,7 @@ if TYPE_CHECKING:
     from nnc.run.store.autotune import Candidates
 
 
-@dataclass(frozen=True, slots=True)
-class Toolchain:
+class Toolchain(NamedTuple):
     """The kernels and the compiler of one kind of devices.
 
     Attributes:

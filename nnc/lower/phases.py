@@ -7,8 +7,7 @@ here, nowhere else; docs/rooms/passes.md is made of this tuple.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 from nnc.base.later import later
 from nnc.base.options import CPU, Options
@@ -39,8 +38,7 @@ from nnc.lower.passes.simplify.simplify import simplify
 from nnc.lower.plan.schedule.assign import most_streams
 
 
-@dataclass(frozen=True, slots=True)
-class Phase:
+class Phase(NamedTuple):
     """Passes that run one after the other; sub-graphs are rewritten along with their graph.
 
     Attributes:
@@ -53,7 +51,7 @@ class Phase:
 
     def without(self, name: str) -> Phase:
         """Returns the phase without a pass, to measure the benefit of the pass."""
-        return replace(self, passes=tuple(each for each in self.passes if each.__name__ != name))
+        return self._replace(passes=tuple(each for each in self.passes if each.__name__ != name))
 
 
 def _rare(file: str, **facts: Any) -> PassFunction:

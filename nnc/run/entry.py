@@ -9,7 +9,7 @@ are grouped, since LLVM takes longer for one long function than for some short o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from nnc.base import dtypes
 from nnc.lower.kernels.native import Native
@@ -31,8 +31,7 @@ _SAVE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class EntryText:
+class EntryText(NamedTuple):
     """A printed program. `called` are the kernels that it calls, `held` the kernels in its own text; `blocks` run in Python."""
 
     text: str

@@ -4,8 +4,8 @@ iteration.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 from nnc.base.dtypes import TAPE
 from nnc.base.options import Options
@@ -36,8 +36,7 @@ def sink_sums(graph: Graph, options: Options) -> Graph:
     return rewritten(graph, partial(_SunkSums, options=options))
 
 
-@dataclass(frozen=True, slots=True)
-class _Summand:
+class _Summand(NamedTuple):
     """A summand of an iteration: views of the result of `core`, or of `rows[0]` where that is None. `rows` are the tensors to
     keep.
     """
@@ -48,8 +47,7 @@ class _Summand:
     source: SourceLine | None
 
 
-@dataclass(frozen=True, slots=True)
-class _LoopSum:
+class _LoopSum(NamedTuple):
     """A carried value that iterations only add to; `adds` are the nodes that do. Terms are added, or taken away."""
 
     carry: Carry

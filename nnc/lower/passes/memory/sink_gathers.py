@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from nnc.base import dtypes
 from nnc.base.options import Options
@@ -169,8 +169,7 @@ class _Places:
         return self.is_last and self.mode == "error" and math.prod(self.chosen[self.batch :]) == 1
 
 
-@dataclass(frozen=True)
-class _Scattered:
+class _Scattered(NamedTuple):
     """A tensor with updates that are added in few places."""
 
     base: Symbol
