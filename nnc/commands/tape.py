@@ -15,10 +15,10 @@ import numpy as np
 from nnc.base.context import get_context
 from nnc.base.dtypes import TAPE
 from nnc.base.machine import check_memory
-from nnc.commands.rules import add_tangents, batch_elementwise, batch_with, check_same_spec, linear_in_all, zeros
+from nnc.commands.rules import add_tangents, batch_leading, check_same_spec, each, linear_in_all, register_linear, zeros
 from nnc.errors import ArgumentError, OutOfMemoryError, user_error
 from nnc.graph import Command, TensorSpec, register
-from nnc.graph.rules import Derivative, Linear, Rules
+from nnc.graph.rules import Derivative, Rules
 
 NDArray = np.ndarray[Any, Any]
 Handles = tuple[tuple[int, ...], ...]  # the leading axes of each tape that a loop yields; () where none has any
@@ -252,9 +252,9 @@ add_tapes = register(
         reference=_add_tapes,
         derivative=Derivative(
             lambda primals, tangents, outputs: (add_tangents(*tangents),),
-            lambda cotangents, operands: tuple(cotangents[0] if isinstance(x, Linear) else None for x in operands),
+            each({0: lambda ct, x, y: ct, 1: lambda ct, x, y: ct}),
         ),
-        batch=batch_elementwise("add_tapes"),
+        batch=batch_leading("add_tapes"),
     ),
     arity=2,
 )
@@ -300,33 +300,19 @@ def _sum_tape(x: NDArray, *, count: int, axis: int) -> NDArray:
     return _each(total, axis + 1, (*x.shape[:axis], *x.shape[axis + 1 :]), x)
 
 
-def _tape_axis(params: dict[str, Any]) -> dict[str, Any]:
-    return {**params, "axis": params["axis"] + 1}
-
-
 # A tape of no batch among tapes of one: it gets the axis, along which its rows have one element that stands for all; and the
 # sum of the cotangents of all elements.
-spread_tape: Command = register(
+spread_tape: Command = register_linear(
     "spread_tape",
-    Rules(
-        infer=lambda x, count, axis: x.update(shape=(*x.shape[:axis], count, *x.shape[axis:])),
-        reference=_spread_tape,
-        derivative=linear_in_all(
-            "spread_tape", lambda cotangents, operands, count, axis: (sum_tape(cotangents[0], count=count, axis=axis),)
-        ),
-        batch=batch_with("spread_tape", _tape_axis),
-    ),
+    lambda x, count, axis: x.update(shape=(*x.shape[:axis], count, *x.shape[axis:])),
+    _spread_tape,
+    lambda ct, x, count, axis: sum_tape(ct, count=count, axis=axis),
 )
-sum_tape: Command = register(
+sum_tape: Command = register_linear(
     "sum_tape",
-    Rules(
-        infer=lambda x, count, axis: x.update(shape=(*x.shape[:axis], *x.shape[axis + 1 :])),
-        reference=_sum_tape,
-        derivative=linear_in_all(
-            "sum_tape", lambda cotangents, operands, count, axis: (spread_tape(cotangents[0], count=count, axis=axis),)
-        ),
-        batch=batch_with("sum_tape", _tape_axis),
-    ),
+    lambda x, count, axis: x.update(shape=(*x.shape[:axis], *x.shape[axis + 1 :])),
+    _sum_tape,
+    lambda ct, x, count, axis: spread_tape(ct, count=count, axis=axis),
 )
 
 
@@ -358,17 +344,14 @@ merge_tapes: Command = register(
         reference=_merge_tapes,
         derivative=linear_in_all(
             "merge_tapes",
-            lambda cotangents, operands: (
-                None,
-                merge_tapes(operands[0], cotangents[0], zeros(cotangents[0].spec))
-                if isinstance(operands[1], Linear)
-                else None,
-                merge_tapes(operands[0], zeros(cotangents[0].spec), cotangents[0])
-                if isinstance(operands[2], Linear)
-                else None,
+            each(
+                {
+                    1: lambda ct, mask, x, y: merge_tapes(mask, ct, zeros(ct.spec)),
+                    2: lambda ct, mask, x, y: merge_tapes(mask, zeros(ct.spec), ct),
+                }
             ),
         ),
-        batch=batch_elementwise("merge_tapes"),
+        batch=batch_leading("merge_tapes"),
     ),
     arity=3,
 )

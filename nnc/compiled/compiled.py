@@ -5,9 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
-from dataclasses import dataclass
 from functools import partial, update_wrapper
-from typing import Any, Concatenate, Generic, Self, TypedDict, Unpack, overload
+from typing import Any, Concatenate, Generic, NamedTuple, Self, TypedDict, Unpack, overload
 
 from nnc.array.array import as_value
 from nnc.base.bounded import BoundedCache
@@ -173,8 +172,7 @@ def _check_streams(streams: int | str) -> None:
         raise user_error(ArgumentError, "nnc.compile", f"streams is {streams}, a program needs one.", fix=fix)
 
 
-@dataclass(frozen=True, slots=True)
-class CacheInfo:
+class CacheInfo(NamedTuple):
     """Counts of a compiled function's calls that reused a program (`hits`) or made one (`misses`), and of its programs (`size`)."""
 
     hits: int
@@ -182,8 +180,7 @@ class CacheInfo:
     size: int
 
 
-@dataclass(frozen=True, slots=True)
-class FastPath:
+class FastPath(NamedTuple):
     """The program for calls of one pattern, and the function that runs it."""
 
     executable: Executable

@@ -158,7 +158,6 @@ def mean(
 
 
 @array_method_by_value
-@spelled
 @keeps_weakness
 def var(
     x: ArrayLike,
@@ -217,7 +216,6 @@ def _variance(
 
 
 @array_method_by_value
-@spelled
 @keeps_weakness
 def std(
     x: ArrayLike,

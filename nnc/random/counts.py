@@ -62,9 +62,8 @@ def rademacher(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike = dtypes.
     where = "nnc.random.rademacher"
     dtype = to_dtype(dtype, where)
     if not (dtype in dtypes.SIGNED or dtypes.is_inexact(dtype)):
-        raise user_error(
-            DTypeError, where, f"dtype is {dtype.name}.", fix="draw in a dtype that holds -1, such as 'int32'."
-        )
+        problem = f"dtype is {dtype.name}."
+        raise user_error(DTypeError, where, problem, fix="draw in a dtype that holds -1, such as 'int32'.")
     heads = bernoulli(key, np.float32(0.5), to_shape(shape, where))
     return el.where(heads, dtype.type(1), dtype.type(-1))
 
@@ -307,9 +306,8 @@ def multinomial(
     n, p = (to_value(x, where) for x in promote(n, p, where=where, to=dtypes.to_float))
     dtype = n.spec.dtype if dtype is None else to_dtype(dtype, where)
     if not p.spec.ndim:
-        raise user_error(
-            ShapeError, where, "p has no axes.", operands={"p": p.spec}, fix="give one probability per outcome."
-        )
+        problem = "p has no axes."
+        raise user_error(ShapeError, where, problem, operands={"p": p.spec}, fix="give one probability per outcome.")
     whole = joint_shape(shape, where, p=p)
     joint_shape(whole[:-1], where, n=n)
     own = p.spec.dtype

@@ -9,7 +9,6 @@ from typing import Any
 
 from nnc.array.array import Array
 from nnc.base import dtypes
-from nnc.calls.spelling import spelled
 from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands.draws import portable_exp, portable_log, portable_log1p
@@ -85,7 +84,6 @@ def _draw(key: Array, a: Array, dtype: dtypes.DType, logarithm: bool) -> Array:
 # -- distributions -----------------------------------------------------------------------------------------------------
 
 
-@spelled
 @in_single
 def gamma(key: ArrayLike, a: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike = dtypes.float32) -> Array:
     """Numbers of the gamma distribution with shape parameter `a` and scale 1; differentiable in `a`.
@@ -110,7 +108,6 @@ def gamma(key: ArrayLike, a: ArrayLike, shape: ShapeLike | None = None, dtype: D
     return _draw(read_key(key, where), alpha, dtype, False)
 
 
-@spelled
 @in_single
 def loggamma(key: ArrayLike, a: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike = dtypes.float32) -> Array:
     """Logarithms of numbers of the gamma distribution, which are exact also where the numbers for small `a` would be 0.
@@ -131,7 +128,6 @@ def loggamma(key: ArrayLike, a: ArrayLike, shape: ShapeLike | None = None, dtype
     return _draw(read_key(key, where), alpha, dtype, True)
 
 
-@spelled
 @in_single
 def beta(
     key: ArrayLike, a: ArrayLike, b: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike = dtypes.float32
@@ -164,7 +160,6 @@ def beta(
     return astype(first / (first + second), dtype)
 
 
-@spelled
 @in_single
 def dirichlet(
     key: ArrayLike, alpha: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike = dtypes.float32
@@ -191,9 +186,8 @@ def dirichlet(
     dtype = float_dtype(dtype, where)
     alpha = to_value(read_parameter(alpha, dtype, where, "alpha"), where, "alpha")
     if not alpha.spec.ndim:
-        raise user_error(
-            ShapeError, where, "alpha has no axes.", operands={"alpha": alpha.spec}, fix="give a vector of parameters."
-        )
+        problem = "alpha has no axes."
+        raise user_error(ShapeError, where, problem, operands={"alpha": alpha.spec}, fix="give a vector of parameters.")
     whole = None if shape is None else (*to_shape(shape, where), alpha.spec.shape[-1])
     (alpha,), _ = read_together(where, dtypes.float64, whole, alpha=alpha)
     if not alpha.spec.size:
@@ -203,7 +197,6 @@ def dirichlet(
     return astype(shares / sum_last(shares)[..., None], dtype)
 
 
-@spelled
 @in_single
 def chisquare(
     key: ArrayLike, df: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike = dtypes.float32
@@ -225,7 +218,6 @@ def chisquare(
     return times(gamma(key, df * 0.5, shape, dtype), 2)
 
 
-@spelled
 @in_single
 def f(
     key: ArrayLike,
@@ -253,7 +245,6 @@ def f(
     return (chisquare(above, dfnum, shape, dtype) / dfnum) / (chisquare(below, dfden, shape, dtype) / dfden)
 
 
-@spelled
 @in_single
 def t(key: ArrayLike, df: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike = dtypes.float32) -> Array:
     """Numbers of Student's t distribution with `df` degrees of freedom; differentiable in `df`.

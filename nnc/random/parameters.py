@@ -12,6 +12,7 @@ import numpy as np
 
 from nnc.array.array import Array
 from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands import elementwise as ew
 from nnc.commands.promote import apply, as_operand, astype, broadcast_shapes, broadcast_to_shape, dtype_of, to_dtype
 from nnc.errors import ArgumentError, DTypeError, ShapeError, user_error
@@ -30,9 +31,8 @@ def float_dtype(dtype: Any, where: str) -> dtypes.DType:
     """
     wanted = to_dtype(dtype, where)
     if not dtypes.is_float(wanted):
-        raise user_error(
-            DTypeError, where, f"dtype is {wanted.name}.", fix="draw in a floating-point dtype, such as 'float32'."
-        )
+        problem = f"dtype is {wanted.name}."
+        raise user_error(DTypeError, where, problem, fix="draw in a floating-point dtype, such as 'float32'.")
     return wanted
 
 
@@ -90,9 +90,8 @@ def integer_dtype(dtype: Any, where: str) -> dtypes.DType:
     """
     wanted = to_dtype(dtype, where)
     if not dtypes.is_integer(wanted):
-        raise user_error(
-            DTypeError, where, f"dtype is {wanted.name}.", fix="draw in an integer dtype, such as 'int32'."
-        )
+        problem = f"dtype is {wanted.name}."
+        raise user_error(DTypeError, where, problem, fix="draw in an integer dtype, such as 'int32'.")
     return wanted
 
 
@@ -122,7 +121,7 @@ def rounded(x: Array, dtype: dtypes.DType) -> Array:
 
 
 def in_single(draw: F) -> F:
-    """Makes draws of 16-bit floats those of float32, rounded; `dtype` is a parameter of the function."""
+    """Makes draws of 16-bit floats those of float32, rounded; `dtype` is a parameter of the function, which is `spelled`."""
     place = list(inspect.signature(draw).parameters).index("dtype")
 
     @functools.wraps(draw)
@@ -137,4 +136,4 @@ def in_single(draw: F) -> F:
             kwargs["dtype"] = dtypes.float32
         return rounded(draw(*args, **kwargs), dtype)
 
-    return call  # type: ignore[return-value]
+    return spelled(call)  # type: ignore[return-value]

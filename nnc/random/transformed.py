@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from nnc.array.array import Array
 from nnc.base import dtypes
-from nnc.calls.spelling import spelled
 from nnc.commands import elementwise as ew
 from nnc.commands.draws import portable_exp, portable_log, tan_of_turns
 from nnc.numpy import elementwise as el
@@ -21,7 +20,6 @@ from nnc.typing import ArrayLike, DTypeLike, ShapeLike
 __all__ = ["cauchy", "logistic", "lognormal", "maxwell", "pareto", "rayleigh", "triangular", "wald", "weibull_min"]
 
 
-@spelled
 @in_single
 def cauchy(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike = dtypes.float32) -> Array:
     """Numbers of the standard Cauchy distribution: tan(π (u − 1/2)).
@@ -40,7 +38,6 @@ def cauchy(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike = dtypes.floa
     return tan_of_turns(u - 0.5)
 
 
-@spelled
 @in_single
 def logistic(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike = dtypes.float32) -> Array:
     """Numbers of the standard logistic distribution: log(u / (1 − u)).
@@ -59,7 +56,6 @@ def logistic(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike = dtypes.fl
     return portable_log(u) - portable_log(1 - u)
 
 
-@spelled
 @in_single
 def lognormal(
     key: ArrayLike, sigma: ArrayLike = 1.0, shape: ShapeLike | None = None, dtype: DTypeLike = dtypes.float32
@@ -81,7 +77,6 @@ def lognormal(
     return portable_exp(times(normal(key, shape, dtype), sigma))
 
 
-@spelled
 @in_single
 def pareto(key: ArrayLike, b: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike = dtypes.float32) -> Array:
     """Numbers of the Pareto distribution, from 1 on, with density b x^(−b−1).
@@ -101,7 +96,6 @@ def pareto(key: ArrayLike, b: ArrayLike, shape: ShapeLike | None = None, dtype: 
     return portable_exp(exponential(key, shape, dtype) / b)
 
 
-@spelled
 @in_single
 def rayleigh(
     key: ArrayLike, scale: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike = dtypes.float32
@@ -125,7 +119,6 @@ def rayleigh(
     return times(scale, ew.sqrt(portable_log(u) * -2))
 
 
-@spelled
 @in_single
 def weibull_min(
     key: ArrayLike, scale: ArrayLike, concentration: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike = dtypes.float32
@@ -152,7 +145,6 @@ def weibull_min(
     return times(power(exponential(key, shape, dtype), 1 / concentration), scale)
 
 
-@spelled
 @in_single
 def triangular(
     key: ArrayLike,
@@ -185,7 +177,6 @@ def triangular(
     return el.where(u < (mode - left) / width, rising, falling)
 
 
-@spelled
 @in_single
 def maxwell(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike = dtypes.float32) -> Array:
     """Numbers of the Maxwell distribution, the length of a normal vector of three elements.
@@ -204,7 +195,6 @@ def maxwell(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike = dtypes.flo
     return ew.sqrt(sum_last(times(x, x)))
 
 
-@spelled
 @in_single
 def wald(key: ArrayLike, mean: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike = dtypes.float32) -> Array:
     """Numbers of the Wald (inverse Gaussian) distribution with scale 1 (Michael, Schucany and Haas, 1976).

@@ -14,10 +14,9 @@ import sys
 import weakref
 from collections.abc import Mapping, Sequence
 from ctypes import POINTER, byref, c_char_p, c_float, c_int, c_int32, c_int64, c_size_t, c_uint, c_void_p
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from nnc.backends.native_runs import cpu_compiler
 from nnc.backends.onednn.interpose import can_interpose, imported, interpose
@@ -109,8 +108,7 @@ _SIGNATURES: Mapping[str, tuple[Any, ...]] = MappingProxyType({
 })  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Library:
+class Library(NamedTuple):
     """The loaded library and its engine for the processor."""
 
     functions: ctypes.CDLL
@@ -331,8 +329,7 @@ class MemoryDesc(Owned):
 # -- post-ops: applied to a result before it is written ---------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Eltwise:
+class Eltwise(NamedTuple):
     """Applies a function of `ELTWISE` with its two parameters."""
 
     name: str
@@ -340,16 +337,14 @@ class Eltwise:
     beta: float = 0.0
 
 
-@dataclass(frozen=True)
-class Binary:
+class Binary(NamedTuple):
     """Combines with another tensor of the result's shape (sizes of 1 broadcast) by an operation of `BINARY`."""
 
     name: str
     desc: MemoryDesc
 
 
-@dataclass(frozen=True)
-class Sum:
+class Sum(NamedTuple):
     """Adds `scale` times the earlier contents of the result's memory."""
 
     scale: float = 1.0

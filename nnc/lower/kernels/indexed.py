@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
+from typing import NamedTuple
 
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
@@ -20,8 +20,7 @@ Combine = Callable[[Code, Value, Value], Value]
 _ROUNDED = (dtypes.float16, dtypes.bfloat16)
 
 
-@dataclass(frozen=True, slots=True)
-class Indexed:
+class Indexed(NamedTuple):
     """The geometry that gather and scatter share: a box of rows of `x`, and the positions at which they lie."""
 
     x: View

@@ -50,7 +50,3 @@ pmf = _FAMILY.make("pmf", lambda k, p: el.where(k > 0, p, 1 - p))
 cdf = _FAMILY.make("cdf", lambda k, p: 1 - p + 0 * k)
 sf = _FAMILY.make("sf", lambda k, p: p + 0 * k)
 ppf = _FAMILY.make_quantile("ppf", _quantile_operands, lambda q, p: el.where(q <= 1 - p, 0.0, 1.0))
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)

@@ -67,7 +67,3 @@ cdf = _FAMILY.make("cdf", lambda k, p: -el.expm1(k * el.log1p(-p)))
 logsf = _FAMILY.make("logsf", lambda k, p: k * el.log1p(-p))
 sf = _FAMILY.make("sf", lambda k, p: el.exp(k * el.log1p(-p)))
 ppf = _FAMILY.make_quantile("ppf", _quantile_operands, _ppf)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)

@@ -53,7 +53,3 @@ logpmf = _FAMILY.make("logpmf", _log_mass)
 pmf = _FAMILY.make("pmf", lambda k, n, p: el.exp(_log_mass(k, n, p)))
 cdf = _FAMILY.make("cdf", lambda k, n, p: betainc(n, k + 1, p))
 sf = _FAMILY.make("sf", lambda k, n, p: betaincc(n, k + 1, p))
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)

@@ -92,7 +92,3 @@ def entropy(mu: ArrayLike, loc: ArrayLike = 0) -> Array:
     entropy_of_many = el.log(2 * math.pi * math.e * rate) / 2 + series
     result = el.where(some, entropy_of_few, el.where(many, entropy_of_many, el.where(el.equal(mu, 0), 0, math.nan)))
     return finish(result)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)

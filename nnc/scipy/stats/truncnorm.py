@@ -114,7 +114,3 @@ logcdf = _INSIDE.make("logcdf", _log_cdf)
 cdf = _INSIDE.make("cdf", _cdf)
 logsf = _INSIDE.make("logsf", lambda y, a, b: _log_cdf(-y, -b, -a))
 sf = _INSIDE.make("sf", lambda y, a, b: _cdf(-y, -b, -a))
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)

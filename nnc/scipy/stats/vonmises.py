@@ -45,7 +45,3 @@ _FAMILY = Continuous("vonmises", _operands, valid=_valid)
 
 logpdf = _FAMILY.make("logpdf", _log_density)
 pdf = _FAMILY.make("pdf", lambda y, kappa: el.exp(_log_density(y, kappa)))
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import wraps
 from typing import Any, Concatenate, Literal, Unpack, overload
 
@@ -34,8 +33,8 @@ from nnc.trace.core.flat import (
     check_argnums,
     check_callable,
     check_positions,
+    function_of,
     name_of,
-    other_arguments,
 )
 from nnc.trace.core.specs import ShapeDtypeStruct, as_wanted, outline, shapes_of, stage_function
 from nnc.trace.core.staging import axes_of
@@ -233,17 +232,12 @@ def _differentiate(
         flats = [FlatTree(value) for value in chosen]
         leaves = [leaf for flat in flats for leaf in flat.dynamic]
         active = active_leaves(transform, flats, holomorphic, allow_int)
-        fixed, settings = other_arguments(args, kwargs, positions, names)
+        part = function_of(fun, args, kwargs, positions, names)
         aux: list[Any] = []
 
         def scalar(*values: Any) -> list[Any]:
             at = iter(values)
-            rebuilt = [flat.build([next(at) for _ in flat.where]) for flat in flats]
-            new_args, new_kwargs = list(fixed), dict(settings)
-            for i, value in zip(positions, rebuilt, strict=False):
-                new_args[i] = value
-            new_kwargs.update(zip(names, rebuilt[len(positions) :], strict=True))
-            out = call_function(fun, new_args, new_kwargs)
+            out = part(*[flat.build([next(at) for _ in flat.where]) for flat in flats])
             extra: list[Any] = []
             if has_aux:
                 out, rest = _split_aux(transform, out)
@@ -535,7 +529,7 @@ def _linearize(transform: str, fun: Fun, primals: tuple[Any, ...], has_aux: bool
         outputs, linear = run_linearize(flat, flat.leaves, active, forward=transform == "linearize")
         # the map may run later, when the memory of the primals may have been overwritten
         captured = tuple(map(settled, linear.staged.captured))
-        linear = replace(linear, staged=replace(linear.staged, captured=captured))
+        linear = linear._replace(staged=linear.staged._replace(captured=captured))
     result = flat.build_result(outputs)
     arguments = FlatTree(shapes_of(primals))
     return (result[0], arguments, linear, active, result[1]) if has_aux else (result, arguments, linear, active, None)

@@ -8,10 +8,9 @@ every order exist.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import compress
-from typing import Any
+from typing import Any, NamedTuple
 
 from nnc.base import dtypes
 from nnc.commands.constants import full_like
@@ -56,8 +55,7 @@ from nnc.trace.loops.iterations import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ScanOperands:
+class ScanOperands(NamedTuple):
     """The operands of a scan by role; `length` holds the length where it is dynamic."""
 
     length: list[Any]
@@ -94,8 +92,7 @@ def linear_scan(
 # -- loops that keep only where they began -----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Replay:
+class Replay(NamedTuple):
     """The linear map of a loop whose iterations are run again when it is pulled back (`checkpoint=`)."""
 
     part: Iteration

@@ -7,9 +7,8 @@ Its iterations are linearised as in a `scan`; their rows go to tapes, since thei
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import compress
-from typing import Any
+from typing import Any, NamedTuple
 
 from nnc.base import dtypes
 from nnc.commands.elementwise import add, convert
@@ -45,8 +44,7 @@ from nnc.trace.loops.iterations import (
 from nnc.trace.loops.scan_rules import Replay, ScanOperands, linear_scan, push_scan, run_again
 
 
-@dataclass(frozen=True, slots=True)
-class _WhileParts:
+class _WhileParts(NamedTuple):
     """A `while` taken apart at its test."""
 
     head: Graph

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 from nnc.base import dtypes
 from nnc.base.options import Options
@@ -11,7 +12,7 @@ from nnc.commands.facts import is_sum, multiplies, squared
 from nnc.device import machine_of
 from nnc.device.target import Fusion, Target
 from nnc.graph import Graph, Node, Symbol
-from nnc.graph.remake import OncePerGraph, Remake
+from nnc.graph.remake import OncePerGraph, Remake, rewritten
 from nnc.lower.kernels.domain import can_fuse
 from nnc.lower.passes.fusion.centred import Centred
 from nnc.lower.passes.simplify.dce import dce
@@ -35,7 +36,7 @@ def moments_in_blocks(graph: Graph, options: Options) -> Graph:
         →  b = reshape(x); t = reduce_sum(b) over blocks; c = t / k; q = reduce_sum(square(b - c)) over blocks
            s = reduce_sum(t); m = s / n; v = reduce_sum(q) + k · reduce_sum(square(c - m))
     """
-    changed = _InBlocks(machine_of(options)).graph(graph) if options.native else graph
+    changed = rewritten(graph, partial(_Moments, machine=machine_of(options))) if options.native else graph
     return graph if changed is graph else dce(changed, options)
 
 
@@ -44,19 +45,10 @@ _Blocks = tuple[
 ]  # a shape, the axes within blocks, those of the blocks
 
 
-class _InBlocks(OncePerGraph):
-    def __init__(self, machine: Target) -> None:
-        super().__init__()
-        self.machine = machine
-
-    def rewrite(self, graph: Graph) -> Graph:
-        return _Moments(self, graph).result()
-
-
 class _Moments(Remake):
-    def __init__(self, passes: _InBlocks, graph: Graph) -> None:
+    def __init__(self, passes: OncePerGraph, graph: Graph, *, machine: Target) -> None:
         super().__init__(passes, graph)
-        self.limits = passes.machine.fusion
+        self.limits = machine.fusion
         writers = {symbol: node for node in graph.nodes for symbol in node.outputs}
         centred = Centred(writers, graph.constants)
         # of sums of squares: the sum of the squared operand, before it was centred
@@ -70,11 +62,7 @@ class _Moments(Remake):
             base = _squared(node, writers)
             total = centred.total(base, node.params["axes"]) if base is not None else None
             made = writers.get(total.inputs[0]) if total is not None else None
-            if (
-                total is not None
-                and _blocks(total, self.limits)
-                and (made is None or not can_fuse(made, passes.machine))
-            ):
+            if total is not None and _blocks(total, self.limits) and (made is None or not can_fuse(made, machine)):
                 self.total_of[node.outputs[0]] = total.outputs[0]
         self.totals = set(self.total_of.values())
         for node in graph.nodes:
