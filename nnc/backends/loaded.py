@@ -1,5 +1,5 @@
-"""The choice among the CPU's kernels, its compiler, and the kernels of nearly every program, so that they are there before the first
-call. `nnc/compiled/targets.py` lists the other modules with kernels.
+"""The choice among the CPU's kernels, its compiler, and the kernels of nearly every program, so that they are there before the
+first call. `nnc/compiled/targets.py` lists the other modules with kernels.
 """
 
 from __future__ import annotations
