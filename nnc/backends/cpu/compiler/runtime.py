@@ -13,7 +13,7 @@ from functools import cached_property
 from nnc.backends.cpu.compiler.conversions import NAMES, conversions_text
 from nnc.backends.cpu.compiler.float_mode import EXPORTS as FLOAT_MODE
 from nnc.backends.cpu.compiler.float_mode import float_mode_text
-from nnc.backends.cpu.compiler.prefetch import PREPARE, prepare_text
+from nnc.backends.cpu.compiler.preparation import PREPARE, prepare_text
 from nnc.backends.cpu.threads.openmp import Openmp
 from nnc.backends.cpu.threads.pool import ALONE, POOL_CALLS, POOL_EXPORTS, Pool, pool_text
 from nnc.backends.cpu.threads.team import STANDINS, TEAM_CALLS, TEAM_TEXT, thread_key
