@@ -73,35 +73,53 @@ class Tape:
             self._spare.give(self._rows)
 
     @property
+    def capacity(self) -> int:
+        """Rows that fit into the memory taken."""
+        return len(self._rows)
+
+    @property
     def nbytes(self) -> int:
         """Bytes taken, used or not."""
         return self._rows.nbytes
 
     def write(self, index: int, row: NDArray) -> None:
-        """Sets a row."""
-        self.write_rows(index, np.asarray(row)[np.newaxis])
+        """Sets a row; rows between the present end and `index` are 0 until written."""
+        self._grow(index + 1)
+        if index >= self.length:
+            self._rows[self.length : index] = 0
+            self.length = index + 1
+        self._rows[index, ...] = row
 
-    def write_rows(self, index: int, rows: NDArray) -> None:
-        """Sets rows from `index` on; rows between the present end and `index` are 0 until written."""
-        end = index + len(rows)
-        if end > len(self._rows):
-            grown = _rows_of(max(end, 2 * len(self._rows), 4), self._rows.shape[1:], self._rows.dtype)
+    def room(self, start: int, count: int) -> NDArray:
+        """Returns the memory of so many rows, for a caller that writes them and sets the length."""
+        self._grow(start + count)
+        return self._rows[start : start + count]
+
+    def trim(self) -> None:
+        """Returns memory of which less than half is used."""
+        if 2 * self.length < len(self._rows):
+            large, self._rows = self._rows, self.rows().copy()
+            if self._meter is not None:
+                self._meter.add(self._rows.nbytes - large.nbytes)
+            if self._spare is not None:
+                self._spare.give(large)
+                self._spare = None
+
+    def _grow(self, count: int) -> None:
+        if count > len(self._rows):
+            grown = _rows_of(max(count, 2 * len(self._rows), 4), self._rows.shape[1:], self._rows.dtype)
             grown[: self.length] = self._rows[: self.length]
             if self._meter is not None:
                 self._meter.add(grown.nbytes - self._rows.nbytes)
             self._rows = grown
-        if end > self.length:
-            self._rows[self.length : index] = 0
-            self.length = end
-        self._rows[index:end] = rows
 
     def read(self, index: int) -> NDArray:
         """Returns a row."""
         return self._rows[index, ...]
 
-    def rows(self, start: int = 0, count: int | None = None) -> NDArray:
-        """Returns all rows, or `count` of them; rows that were never written may hold anything."""
-        return self._rows[: self.length] if count is None else self._rows[start : start + count]
+    def rows(self) -> NDArray:
+        """Returns all rows."""
+        return self._rows[: self.length]
 
     @classmethod
     def of(cls, rows: NDArray) -> Tape:
@@ -161,18 +179,27 @@ def read_row(tape: NDArray, index: int, spec: TensorSpec) -> NDArray:
     return _row(tape.flat[0] if tape.size else 0, index, spec)
 
 
-def read_rows(tape: NDArray, start: int, count: int, room: NDArray) -> NDArray:
-    """Returns `count` rows of a tape, and any rows behind them, as many as `room` has, which they may be copied to. Rows that
-    the tape lacks are zeros.
+def read_rows(
+    tape: NDArray, start: int, count: int, size: int, spec: TensorSpec, spare: Spare, lent: list[NDArray]
+) -> NDArray:
+    """Returns `count` rows of a tape, zeros where it has none, and any rows behind them, `size` together.
+
+    Args:
+        spare: lends memory where the tape's is too short; the caller gives it back.
+        lent: gets this memory.
     """
     content = tape.flat[0] if tape.size else 0
-    known = content.rows(start, len(room)) if isinstance(content, Tape) else room[:0]
-    have = max(0, content.length - start) if isinstance(content, Tape) else 0
-    if known.shape == room.shape and have >= count:
-        return known
-    have = min(have, count)
-    room[:have], room[have:count] = known[:have], 0
-    return room
+    known = content.rows()[start : start + count] if isinstance(content, Tape) else ()
+    if len(known) == count and isinstance(content, Tape) and start + size <= content.capacity:
+        found = content.room(start, size)
+        if found.shape[1:] == spec.shape:
+            return found
+    lent.append(spare.take(size, spec.shape, spec.dtype))
+    rows = lent[-1][:size]
+    if len(known):
+        rows[: len(known)] = known
+    rows[len(known) : count] = 0
+    return rows
 
 
 def _row(content: Any, index: int, spec: TensorSpec) -> NDArray:

@@ -1,14 +1,13 @@
 """Runs loops that write or read tapes many iterations at a time.
 
 No memory plan holds a tape, so a reference runs such a loop from Python, iteration by iteration. A *segment* is a graph without
-tapes: a loop of at most so many iterations as its stacks have rows. It runs as a program of its own, and only its stacks are
-copied from and to tapes, so a loop costs Python time for each segment and not for each iteration.
+tapes: a loop of at most so many iterations as its stacks have rows. It runs as a program of its own, and its stacks are parts
+of tapes, so a loop costs Python time for each segment and not for each iteration.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,9 @@ from nnc.graph import Graph, GraphBuilder, Symbol, TensorSpec, reference
 from nnc.graph.registry import effect
 
 MOST_ROWS = 1024  # iterations; a call of a program takes some 20 µs, so it adds 0.02 µs to each
-STACK_BYTES = 1 << 18  # of all stacks of a segment, which stay in the second-level cache
+STACK_BYTES = (
+    1 << 16
+)  # of all stacks of a segment: the least memory that tapes take; writing it takes as long as a call
 _ONE = np.int64(1)
 
 
@@ -35,26 +36,28 @@ def run_while(
     """Returns the results of `while`, as its reference does."""
     body = graphs[0]
     rows = body.output_specs[len(body.outputs) - tapes :]
-    count = _rows_at_once(body, rows)
+    count = _rows_at_once(body, rows, max_steps)
     if not count or not tapes:
         params = {"carries": carries, "before": before, "tapes": tapes, "max_steps": max_steps, "handles": handles}
         whole: list[NDArray] = reference[while_](*arrays, graphs=graphs, run=run, **params)
         return whole
     segment = _while_segment(body, carries, before, tapes, count)
-    kept = [Tape(spec.shape, spec.dtype, max_steps or 0, spare) for spec in rows]
+    kept = [Tape(spec.shape, spec.dtype, -(-(max_steps or 0) // count) * count, spare) for spec in rows]
     carried, step = list(arrays[:carries]), 0
-    with _windows(spare, rows, count) as written:
-        while True:
-            most = count if max_steps is None else min(count, max_steps - step)
-            values = [np.int64(step), np.int64(most), *written, *carried, *arrays[carries:]]
-            goes_on, done, *results = run(segment, values)
-            carried = results[:carries]
-            _copy(results[len(results) - tapes :], kept, step, int(done))
-            step += int(done)
-            if not goes_on:
-                exits = results[carries : len(results) - tapes]
-                return [*carried, *exits, np.asarray(step, np.int64), *as_handles(kept, handles)]
-            check_steps(step, max_steps)
+    while True:
+        most = count if max_steps is None else min(count, max_steps - step)
+        stacks = [tape.room(step, count) for tape in kept]
+        values = [np.int64(step), np.int64(most), *stacks, *carried, *arrays[carries:]]
+        goes_on, done, *results = run(segment, values)
+        carried = results[:carries]
+        step += int(done)
+        _keep(kept, stacks, results[len(results) - tapes :], step)
+        if not goes_on:
+            for tape in kept:
+                tape.trim()
+            exits = results[carries : len(results) - tapes]
+            return [*carried, *exits, np.asarray(step, np.int64), *as_handles(kept, handles)]
+        check_steps(step, max_steps)
 
 
 def run_scan(
@@ -71,39 +74,36 @@ def run_scan(
         return whole
     segment, total = _scan_segment(body, xs, carries, reverse, count), int(arrays[0])
     sequences, carried, captured = arrays[1 : 1 + xs], list(arrays[1 + xs :][:carries]), arrays[1 + xs + carries :]
-    kept = [Tape(spec.shape, spec.dtype, total, spare) for spec in rows]
+    kept = [Tape(spec.shape, spec.dtype, -(-total // count) * count, spare) for spec in rows]
     starts = range(0, total, count)
-    with _windows(spare, [*elements, *rows], count) as windows:
-        for start in reversed(starts) if reverse else starts:
-            done = min(count, total - start)
-            read = [read_rows(x, start, done, room) for x, room in zip(sequences, windows, strict=False)]
-            values = [np.int64(start), np.int64(done), *read, *windows[xs:], *carried, *captured]
-            results = run(segment, values)
-            carried = results[:carries]
-            _copy(results[carries:], kept, start, done)
+    for start in reversed(starts) if reverse else starts:
+        done = min(count, total - start)
+        lent: list[NDArray] = []
+        read = [read_rows(x, start, done, count, s, spare, lent) for x, s in zip(sequences, elements, strict=True)]
+        stacks = [tape.room(start, count) for tape in kept]
+        results = run(segment, [np.int64(start), np.int64(done), *read, *stacks, *carried, *captured])
+        carried = results[:carries]
+        _keep(kept, stacks, results[carries:], total)
+        for memory in lent:
+            spare.give(memory)
     return [*carried, *as_handles(kept, handles)]
 
 
-@contextmanager
-def _windows(spare: Spare, rows: Sequence[TensorSpec], count: int) -> Iterator[list[NDArray]]:
-    """Lends arrays of `count` rows."""
-    arrays = [spare.take(1, (count, *spec.shape), spec.dtype) for spec in rows]
-    try:
-        yield [x[0] for x in arrays]
-    finally:
-        for x in arrays:
-            spare.give(x)
+def _keep(tapes: Sequence[Tape], stacks: Sequence[NDArray], results: Sequence[NDArray], length: int) -> None:
+    """Sets the length of tapes whose rows a segment has written, in place or not."""
+    for tape, stack, result in zip(tapes, stacks, results, strict=True):
+        if result is not stack:
+            stack[...] = result
+        tape.length = length
 
 
-def _copy(stacks: Sequence[NDArray], tapes: Sequence[Tape], start: int, count: int) -> None:
-    for tape, stack in zip(tapes, stacks, strict=True):
-        tape.write_rows(start, stack[:count])
-
-
-def _rows_at_once(body: Graph, rows: Sequence[TensorSpec]) -> int:
+def _rows_at_once(body: Graph, rows: Sequence[TensorSpec], most: int | None = None) -> int:
     """Returns the number of rows of a segment's stacks; 0 where iterations must run one by one."""
+    if not _runs_in_segments(body):
+        return 0
     room = STACK_BYTES // max(1, sum(spec.nbytes for spec in rows))
-    return min(MOST_ROWS, max(1, 1 << room.bit_length() >> 1)) if _runs_in_segments(body) else 0
+    count = min(MOST_ROWS, max(1, 1 << room.bit_length() >> 1))
+    return count if most is None or count < most else max(1, most)
 
 
 @remembered
