@@ -21,7 +21,7 @@ from nnc.base import dtypes
 from nnc.device.target import Target
 from nnc.errors import BackendError
 from nnc.graph import Kernel, TensorSpec, add_kernel
-from nnc.graph.registry import KernelFactory
+from nnc.graph.kernels import KernelFactory
 from nnc.lower.kernels.native import Native
 from nnc.lower.plan.stages import Step, View
 

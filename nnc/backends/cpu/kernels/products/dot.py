@@ -24,7 +24,7 @@ from nnc.base import dtypes
 from nnc.device import CPU
 from nnc.device.target import Target
 from nnc.graph import Kernel, TensorSpec, add_kernel
-from nnc.graph.registry import KernelFactory
+from nnc.graph.kernels import KernelFactory
 from nnc.lower.kernels.builder import has_code
 from nnc.lower.kernels.native import Native, Remembered
 from nnc.lower.plan.stages import NDArray, Step
