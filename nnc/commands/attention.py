@@ -8,8 +8,8 @@ it, the other commands compute the weights again, some rows at a time (Rabe and 
 
 q, out: (…, T, heads, features); k, v: (…, S, heads or a divisor of it, features); neighbouring heads of q share one of these
 heads. A bias and masks have as many axes as the scores (…, heads, T, S), each of their size or 1. `reach`: how far an allowed
-key may stand before its query and behind it, None for any distance. 16-bit floats are computed in float32. A value that is not
-finite spoils the queries that may attend to it, and perhaps others.
+key may stand before its query and behind it, None for any distance. 16-bit floats are computed in float32. A key that is not
+finite spoils the queries that may attend to it; a value that is not, perhaps others, too (nnc.nn sees to them).
 """
 
 from __future__ import annotations
@@ -175,9 +175,10 @@ class _Blocks:
 
     def weights(self, rows: slice, logarithms: NDArray) -> NDArray:
         """Made anew."""
-        logarithm = logarithms[..., rows, None]
-        found: NDArray = np.exp(self.scores(rows) - np.where(logarithm == -np.inf, logarithm.dtype.type(0), logarithm))
-        return found
+        logarithm, scores = logarithms[..., rows, None], self.scores(rows)
+        zero = scores.dtype.type(0)
+        found: NDArray = np.exp(scores - np.where(logarithm == -np.inf, zero, logarithm))
+        return np.where(scores == -np.inf, zero, found)  # also where the logarithm is NaN
 
     def by_group(self, x: NDArray, y: NDArray) -> NDArray:
         """x @ y, where neighbouring heads of x share one of y."""
@@ -273,7 +274,7 @@ def _gradient_reference(
             weights, of_out = blocks.weights(rows, logarithms), ct[..., rows, :]
             of_weights = blocks.by_group(of_out, blocks.v.swapaxes(-1, -2))
             row = (of_out * out[..., rows, :]).sum(-1) - ct_sum[..., rows]
-            of_scores = weights * (of_weights - row[..., None])
+            of_scores = np.where(weights == 0, weights, weights * (of_weights - row[..., None]))
             if of_bias is not None:
                 part = _cut(of_bias, rows)
                 axes = tuple(i for i, (n, m) in enumerate(zip(part.shape, of_scores.shape, strict=True)) if n != m)
@@ -295,7 +296,17 @@ def _jvp(
 ) -> Tangents:
     wrt = tuple(i for i, t in enumerate(tangents) if t is not None and i < (BIAS + biased))
     moving = [tangents[i] for i in wrt]
+    if len(primals) > BIAS + biased or params["reach"] != (
+        None,
+        None,
+    ):  # NaN where nothing is attended to meets changes of 0
+        primals = (*map(_finite_or_0, primals[:BIAS]), *primals[BIAS:])
     return tuple(attention_tangent(*moving, *primals, *outputs, wrt=wrt, biased=biased, **params))
+
+
+def _finite_or_0(x: Value) -> Value:
+    """Replaces what is not finite by 0. The logarithms of the sums tell of the queries that attend to it."""
+    return ew.select(ew.isfinite(x), x, constants.full_like(x, 0))
 
 
 def _weights(

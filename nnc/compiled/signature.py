@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -40,8 +40,7 @@ Names = str | Sequence[str] | None
 Numbers = int | Sequence[int] | None
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
+class Key(NamedTuple):
     """The key of a program: everything about a call but the values of its arrays.
 
     `leaves` has (spec, weakness) for each array, a `setting` for other leaves of the dynamic arguments;
@@ -140,8 +139,7 @@ class Call:
         yield from ((x, name) for x, name in tree.settings(dynamic) if callable(x) or hasattr(x, "__dict__"))
 
 
-@dataclass(frozen=True, slots=True)
-class Signature:
+class Signature(NamedTuple):
     """A function's parameters, and which of them are static and which are donated, by position and by name."""
 
     fun: Fun
@@ -272,8 +270,7 @@ def _resolve(
 # -- patterns of calls ------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class CallPattern:
+class CallPattern(NamedTuple):
     """The pattern of calls of one key, in a form that is fast to compare with a call.
 
     `facts` are each leaf's facts that belong to the key, as `facts_of` finds them, `where` says which leaves are dynamic (None:

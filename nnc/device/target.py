@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Memory:
+class Memory(NamedTuple):
     """Caches, pages and the memory that reaches a core.
 
     Attributes:
@@ -29,8 +29,7 @@ class Memory:
     second_cache_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Threads:
+class Threads(NamedTuple):
     """Costs of threads, and how loops are cut for them.
 
     Attributes:
@@ -50,8 +49,7 @@ class Threads:
     worker_pauses: int
 
 
-@dataclass(frozen=True, slots=True)
-class Schedule:
+class Schedule(NamedTuple):
     """Costs by which steps are assigned to streams.
 
     Attributes:
@@ -83,8 +81,7 @@ class Schedule:
     streams: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Fusion:
+class Fusion(NamedTuple):
     """Limits of one fused kernel.
 
     Attributes:
@@ -100,8 +97,7 @@ class Fusion:
     operands: int
 
 
-@dataclass(frozen=True, slots=True)
-class Loops:
+class Loops(NamedTuple):
     """The constants that shape the loops of fused kernels.
 
     Attributes:
@@ -141,8 +137,7 @@ class Loops:
     register_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Products:
+class Products(NamedTuple):
     """Tiles and panels of matrix products.
 
     Attributes:
@@ -202,8 +197,7 @@ class Products:
     solved_buffer_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Attention:
+class Attention(NamedTuple):
     """Blocks of attention.
 
     Attributes:
@@ -215,8 +209,7 @@ class Attention:
     features: int
 
 
-@dataclass(frozen=True, slots=True)
-class Convolutions:
+class Convolutions(NamedTuple):
     """The constants that decide when operands of convolutions are reordered.
 
     Attributes:
@@ -232,8 +225,7 @@ class Convolutions:
     turning_cost: int
 
 
-@dataclass(frozen=True, slots=True)
-class Sorting:
+class Sorting(NamedTuple):
     """Which sort serves which rows.
 
     Attributes:
@@ -255,8 +247,7 @@ class Sorting:
     searched_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Grids:
+class Grids(NamedTuple):
     """The constants that shape the launches of fused kernels on a device with many threads.
 
     Attributes:

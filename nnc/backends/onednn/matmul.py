@@ -7,9 +7,8 @@ float32, have 215 (512³); below 40³ the call itself costs more than that gains
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from nnc.backends.native_runs import run_native
 from nnc.backends.onednn import library
@@ -20,8 +19,7 @@ from nnc.backends.products import Axis, Gemm, Matrix, gemm_of, product_of
 from nnc.base import dtypes
 from nnc.device.target import Target
 from nnc.errors import BackendError
-from nnc.graph import Kernel, TensorSpec, add_kernel
-from nnc.graph.kernels import KernelFactory
+from nnc.graph import Kernel, TensorSpec
 from nnc.lower.kernels.native import Native
 from nnc.lower.plan.stages import Step, View
 
@@ -29,8 +27,7 @@ _DTYPES = (dtypes.float32, dtypes.bfloat16)
 _MOST_AXES = 12
 
 
-@dataclass(frozen=True)
-class CombineWhole:
+class CombineWhole(NamedTuple):
     """A post-op: combines the result, by an operation of `library.BINARY`, with an input of the step that has the result's shape
     (its strides are 0 where it is broadcast).
     """
@@ -158,8 +155,6 @@ def _native(step: Step) -> Native | None:
     return matmul_native(step)
 
 
-def _kernel(machine: Target) -> Kernel:
+def kernel(machine: Target) -> Kernel:
+    """Makes the kernel of `dot`."""
     return Kernel("onednn", run_native(_native, "dot"), partial(_supports, machine), priority=20, native=_native)
-
-
-add_kernel("dot", KernelFactory("onednn", _kernel, priority=20))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import fields
 from functools import cache
 
 from nnc.device.protocol import CUDA
@@ -32,7 +32,7 @@ _FUSION = Fusion(
     operands=32,
 )
 
-_LOOPS = replace(X86.loops, tiles=())  # a block turns tiles in shared memory instead
+_LOOPS = X86.loops._replace(tiles=())  # a block turns tiles in shared memory instead
 
 _GRIDS = Grids(
     threads=256,  # eight blocks fill a multiprocessor, so that few threads wait where the last blocks end

@@ -10,5 +10,5 @@ INTEL = replace(
     X86,
     # Their cores are slower by a third where four vectors for each term come from there: 99 and 156 GFLOP/s on Granite Rapids
     # for 128 x 784 x 512.
-    products=replace(X86.products, slow_second_cache=True),
+    products=X86.products._replace(slow_second_cache=True),
 )

@@ -138,6 +138,11 @@ def is_recording(tangents: Sequence[Any]) -> bool:
     return any(getattr(getattr(t, "owner", None), "linear", False) is True for t in tangents)
 
 
+def is_forward(tangents: Sequence[Any]) -> bool:
+    """Whether tangents are symbols of a linear graph that is made for forward mode."""
+    return any(getattr(getattr(t, "owner", None), "forward", False) is True for t in tangents)
+
+
 class Reached:
     """A pull-back that returns only the cotangents of operands that it reaches.
 

@@ -18,7 +18,7 @@ from nnc.commands.shape import reshape, slice_axis, transpose
 from nnc.errors import DTypeError, user_error
 from nnc.errors.tracebacks import api_boundary
 from nnc.graph.rules import Value
-from nnc.trace.core.differentiate import active_leaves, linearize, vjp
+from nnc.trace.core.differentiate import active_leaves, linearize, run_push, vjp
 from nnc.trace.core.flat import FlatTree, check_argnums, check_callable, check_positions, function_of
 from nnc.trace.core.vectorize import vmap
 from nnc.typing import A, First, Jacobians, Leaf, No, P, R, Zero, typed_like
@@ -76,10 +76,15 @@ def jacfwd(
         part, chosen, single = _partial("nnc.jacfwd", fun, argnums, args, kwargs, holomorphic)
         if not holomorphic:
             _check_real("nnc.jacfwd", "the argument", chosen)
-        result, push, *aux = _linearize(part, *chosen, has_aux=has_aux)
+        rows = _identity(tuple(chosen))
+        if chunk_size is None:
+            pushed = wraps(fun)(lambda *rows: run_push("nnc.jacfwd", part, chosen, rows, has_aux))
+            result, columns, *aux = vmap(pushed, out_axes=(None, 0, None)[: 2 + has_aux])(*rows)
+        else:  # the function runs once for all chunks
+            result, push, *aux = _linearize(part, *chosen, has_aux=has_aux)
+            columns = vmap(push, chunk_size=chunk_size)(*rows)
         if holomorphic:
             _check_complex("nnc.jacfwd", result)
-        columns = vmap(lambda *rows: push(*rows), chunk_size=chunk_size)(*_identity(tuple(chosen)))
         out, inputs = FlatTree(columns), FlatTree(tuple(chosen))
         trees = [_split(_last(column), inputs) for column in out.dynamic]
         jac = out.build([t[0] if single else t for t in trees])

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -61,14 +60,15 @@ class StagingTrace:
     """Records commands into a graph.
 
     Values from outside (arrays, tracers of enclosing traces) become hidden inputs by identity; scalars, which nobody can change,
-    become constants. `linear` marks the graphs of tangents that `linearize` makes.
+    become constants. `linear` marks the graphs of tangents that `linearize` makes; `forward` those that keep nothing for
+    transposition.
     """
 
     differentiates = False
 
-    def __init__(self, name: str, linear: bool = False) -> None:
+    def __init__(self, name: str, linear: bool = False, forward: bool = False) -> None:
         self.builder = GraphBuilder(name)
-        self.level, self.linear = self.builder.level, linear
+        self.level, self.linear, self.forward = self.builder.level, linear, forward
         self.alive = True
         self.captured: dict[int, tuple[Any, Symbol]] = {}  # holds the value, too, so that no other object gets its id
         self._scalars: dict[tuple[Any, ...], Symbol] = {}
@@ -264,11 +264,10 @@ class NamedStagingTrace(StagingTrace):
     def finish(self, outputs: Sequence[Any]) -> Staged:
         """Ends the trace."""
         symbols = [self.symbol_of(x) for x in outputs]
-        return replace(super().finish(outputs), axes=tuple(map(self.varying_over, symbols)))
+        return super().finish(outputs)._replace(axes=tuple(map(self.varying_over, symbols)))
 
 
-@dataclass(frozen=True, slots=True)
-class Staged:
+class Staged(NamedTuple):
     """A traced graph. Its last inputs are hidden: they stand for `captured`, values from outside the function.
 
     `axes` are the named axes over which its outputs vary, where it was traced within some.

@@ -20,9 +20,9 @@ from nnc.errors.tracebacks import api_boundary
 from nnc.graph import Command, Graph, bind, spec_of
 from nnc.graph.registry import batch, derivative
 from nnc.graph.rules import BatchRule, Derivative, Linear, Tangents, Value
-from nnc.trace.core.backward import Reached, fill, transpose_graph
+from nnc.trace.core.backward import Reached, fill, is_forward, transpose_graph
 from nnc.trace.core.batching import run_batched
-from nnc.trace.core.dual import run_jvp, run_linearize
+from nnc.trace.core.dual import run_apart, run_jvp, run_linearize
 from nnc.trace.core.flat import FlatFunction, call_function, check_callable, check_positions, name_of
 from nnc.trace.core.pulls import apply_pull_only
 from nnc.trace.core.specs import stage_flat
@@ -47,9 +47,8 @@ def _push(
 def _call_linearize(
     primals: tuple[Value, ...], tangents: Tangents, graphs: tuple[Graph, ...], barrier: bool = False
 ) -> tuple[list[Value], Tangents]:
-    active = [t is not None for t in tangents]
-    outputs, linear = run_linearize(lambda *values: graphs[0].evaluate(values), primals, active)
-    return outputs, tuple(linear.move(tangents))
+    outputs, moved = run_apart(lambda *values: graphs[0].evaluate(values), primals, tangents, is_forward(tangents))
+    return outputs, tuple(moved)
 
 
 def _call_transpose(

@@ -135,13 +135,12 @@ def while_loop(
                 axes=axes,
                 entry=entry,
             )
-        n, graph = len(carry.leaves), staged.graph
-        is_settled = carry.settle_weak(graph, graph.inputs[1 : 1 + n], graph.outputs[1:])
-        if not box[1] and is_settled and carry.is_settled and box[2] == entry:
+        if not box[1] and carry.is_settled and box[2] == entry:
             break
         carry.take(box[1])
         carry.is_settled, entry = True, box[2]
     refuse_joins("nnc.while_loop", "the test", [staged.graph], entry)
+    n = len(carry.leaves)
     params = {"carries": n, "before": box[0], "max_steps": max_steps, "checkpoint": checkpoint}
     results = bind(while_, [*carry.values, *staged.captured], params, (staged.graph,))
     return carry.build(results[:n])
@@ -419,10 +418,9 @@ def _scan(
         with activity(f"tracing {name} for {where.removeprefix('nnc.')}"):
             specs = [ITERATION, *elements, *carry.specs]
             axes = None if carry.axes is None else [NOWHERE, *[varying_over(x) for x in stacked], *carry.axes]
-            staged = stage(body, specs, weak=[indexed, *[False] * len(elements), *carry.weak], name=name, axes=axes)
-        first, graph = 1 + len(elements), staged.graph
-        is_settled = carry.settle_weak(graph, graph.inputs[first : first + n], graph.outputs[:n])
-        if not box[0] and is_settled and carry.is_settled:
+            weak = [indexed, *[is_weak(x) for x in stacked], *carry.weak]
+            staged = stage(body, specs, weak=weak, name=name, axes=axes)
+        if not box[0] and carry.is_settled:
             break
         carry.take(box[0])
         carry.is_settled = True

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import ctypes
 import re
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from nnc.base.machine import ABSENT, read_text
 from nnc.base.options import variable_set
@@ -21,8 +21,7 @@ _SPINS = ("GOMP_SPINCOUNT", "2000")
 _WAIT_POLICY = "OMP_WAIT_POLICY"
 
 
-@dataclass(frozen=True, slots=True)
-class Openmp:
+class Openmp(NamedTuple):
     """The library and where it was found; without one, the reason."""
 
     library: ctypes.CDLL | None

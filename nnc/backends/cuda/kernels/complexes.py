@@ -25,13 +25,12 @@ from nnc.lower.kernels.launch import DeviceKernel, Launch
 from nnc.lower.kernels.math.complexes import (
     BY_LOGARITHMS,
     Complex,
-    can_be_complex,
     evaluate_complex,
     integer_power,
     to_dtype,
 )
 from nnc.lower.kernels.math.terms import Term
-from nnc.lower.kernels.scalars import parse
+from nnc.lower.kernels.scalars import can_be_complex, parse
 from nnc.lower.plan.stages import Step, View
 
 
@@ -107,7 +106,7 @@ def _supports(target: Command, specs: tuple[TensorSpec, ...], params: Mapping[st
 
 
 def _add(target: Command) -> None:
-    if can_be_complex(parse(scalar[target])):
+    if can_be_complex(scalar[target]):
         add_printed(target, _by_expression, partial(_supports, target))
 
 

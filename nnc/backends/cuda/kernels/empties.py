@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -43,7 +42,7 @@ def _identity(step: Step, machine: GpuTarget) -> DeviceKernel | None:
     }  # the sum of no elements is 0, not -0
     symbol = Symbol(out.spec)
     printed = print_nest(Graph((), (symbol,), (Node(full, (), (symbol,), params),)), (), (out,), machine)
-    launches = tuple(replace(each, operands=tuple(i + 1 for i in each.operands)) for each in printed.launches)
+    launches = tuple(each._replace(operands=tuple(i + 1 for i in each.operands)) for each in printed.launches)
     return DeviceKernel(printed.text, launches)
 
 

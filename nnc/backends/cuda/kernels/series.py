@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 
 from nnc.backends.cuda.compiler.assembling import join
 from nnc.device.target import GpuTarget
@@ -28,8 +27,7 @@ class Series:
         """
         stem = f"KERNEL{len(self._kernels)}_"
         launches = tuple(
-            replace(
-                launch,
+            launch._replace(
                 function=_STEM.sub(stem, launch.function),
                 operands=tuple(operands[i] for i in launch.operands),
                 updates=tuple(operands[i] for i in launch.updates),
