@@ -22,7 +22,8 @@ from nnc.commands.reduce import reduce_sum
 from nnc.device import CPU
 from nnc.device.target import Target
 from nnc.graph import Command, Kernel, TensorSpec, add_kernel, infer_specs
-from nnc.graph.registry import KernelFactory, scalar
+from nnc.graph.kernels import KernelFactory
+from nnc.graph.registry import scalar
 from nnc.lower.kernels.scalars import can_be_complex
 
 __all__ = ["candidate_kernels", "choose_kernel", "compiler", "expected_compiler"]

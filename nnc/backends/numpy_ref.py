@@ -16,7 +16,7 @@ from nnc.commands.rules import in_place_facts, numpy_into, ufunc_of
 from nnc.device import machine_of_device
 from nnc.device.target import Target
 from nnc.graph import Command, Kernel, TensorSpec, find_kernel, reference
-from nnc.graph.registry import kernels_for
+from nnc.graph.kernels import kernels_for
 from nnc.lower.kernels.references import store
 from nnc.lower.plan.stages import NDArray
 

@@ -14,7 +14,7 @@ from nnc.base import dtypes
 from nnc.device import CPU
 from nnc.device.target import Target
 from nnc.graph import Kernel, add_kernel
-from nnc.graph.registry import KernelFactory
+from nnc.graph.kernels import KernelFactory
 from nnc.lower.kernels.axes import Axes, Shape
 from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.kernels.native import Native, Remembered

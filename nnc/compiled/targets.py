@@ -95,7 +95,7 @@ def _advice() -> str:
     return "; NVIDIA's driver (libcuda.so.1), which CUDA's devices need, finds no graphics processor"
 
 
-scalar.check = later("nnc.lower.kernels.scalar_checks", "check_scalar")  # of expressions that come from outside
+scalar.check_with(later("nnc.lower.kernels.scalar_checks", "check_scalar"))  # of expressions that come from outside
 register_kind(
     DeviceKind(
         name=CPU,

@@ -26,7 +26,7 @@ from nnc.base.dtypes import DType
 from nnc.device.target import Target
 from nnc.errors import InternalError
 from nnc.graph import Kernel, TensorSpec, add_kernel
-from nnc.graph.registry import KernelFactory
+from nnc.graph.kernels import KernelFactory
 from nnc.lower.kernels.axes import Axes
 from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.kernels.native import Native

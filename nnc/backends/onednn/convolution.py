@@ -51,7 +51,7 @@ from nnc.device.target import Convolutions, Target
 from nnc.errors import BackendError, InternalError
 from nnc.graph import Attribute, Command, Graph, Kernel, TensorSpec, add_kernel, infer_specs
 from nnc.graph import command as get_command
-from nnc.graph.registry import KernelFactory
+from nnc.graph.kernels import KernelFactory
 from nnc.lower.kernels.epilogue import Epilogue
 from nnc.lower.kernels.native import Native
 from nnc.lower.plan.stages import NDArray, Step, Strides, row_major

@@ -20,7 +20,7 @@ from nnc.commands.rules import same_bits
 from nnc.device import CPU
 from nnc.device.target import Target
 from nnc.graph import Command, Graph, Kernel, Node, Symbol, TensorSpec, add_kernel
-from nnc.graph.registry import KernelFactory
+from nnc.graph.kernels import KernelFactory
 from nnc.lower.kernels.builder import has_code
 from nnc.lower.kernels.llvm import print_graph
 from nnc.lower.kernels.native import Native, Texts

@@ -15,7 +15,7 @@ from nnc.device import CPU
 from nnc.device.target import Target
 from nnc.errors import InternalError
 from nnc.graph import Graph, Kernel, Node, Symbol, TensorSpec, add_kernel
-from nnc.graph.registry import KernelFactory
+from nnc.graph.kernels import KernelFactory
 from nnc.lower.kernels.llvm import KernelPrinter, print_graph
 from nnc.lower.kernels.native import Native, Remembered
 from nnc.lower.plan.stages import Step

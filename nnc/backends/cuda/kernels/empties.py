@@ -15,7 +15,8 @@ from nnc.commands.rules import expansion, reduction
 from nnc.device import CUDA
 from nnc.device.target import GpuTarget
 from nnc.graph import Command, Graph, Kernel, Node, Symbol, TensorSpec, add_kernel
-from nnc.graph.registry import KernelFactory, scalar
+from nnc.graph.kernels import KernelFactory
+from nnc.graph.registry import scalar
 from nnc.lower.kernels.builder import has_code
 from nnc.lower.kernels.launch import DeviceKernel
 from nnc.lower.plan.stages import Step

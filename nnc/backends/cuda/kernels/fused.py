@@ -12,7 +12,7 @@ from nnc.device import CUDA
 from nnc.device.target import GpuTarget
 from nnc.errors import InternalError
 from nnc.graph import Kernel, TensorSpec, add_kernel
-from nnc.graph.registry import KernelFactory
+from nnc.graph.kernels import KernelFactory
 from nnc.lower.kernels.launch import DeviceKernel
 from nnc.lower.plan.stages import Step
 

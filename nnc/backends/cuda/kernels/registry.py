@@ -8,7 +8,7 @@ from typing import Any
 from nnc.device import CUDA
 from nnc.device.target import GpuTarget
 from nnc.graph import Command, Kernel, TensorSpec, add_kernel, command, reference
-from nnc.graph.registry import KernelFactory
+from nnc.graph.kernels import KernelFactory
 from nnc.lower.kernels.launch import DeviceKernel
 from nnc.lower.kernels.references import store
 from nnc.lower.plan.stages import Step

@@ -23,7 +23,8 @@ from nnc.device.cuda import LibraryCall
 from nnc.device.target import Target
 from nnc.errors import InternalError
 from nnc.graph import Graph, Kernel, TensorSpec, add_kernel, reference
-from nnc.graph.registry import KernelFactory, cost
+from nnc.graph.kernels import KernelFactory
+from nnc.graph.registry import cost
 from nnc.lower.kernels.epilogue import Epilogue
 from nnc.lower.kernels.references import store
 from nnc.lower.plan.stages import Step, Strides, View

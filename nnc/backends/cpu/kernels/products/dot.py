@@ -26,7 +26,7 @@ from nnc.base.later import later
 from nnc.device import CPU
 from nnc.device.target import Target
 from nnc.graph import Kernel, TensorSpec, add_kernel, command, spec_of
-from nnc.graph.registry import KernelFactory
+from nnc.graph.kernels import KernelFactory
 from nnc.lower.kernels.builder import has_code
 from nnc.lower.kernels.native import Native, Remembered
 from nnc.lower.plan.stages import NDArray, Step

@@ -22,7 +22,7 @@ from nnc.device import CPU
 from nnc.device.target import Target
 from nnc.errors import InternalError
 from nnc.graph import Kernel, Symbol, TensorSpec, add_kernel, find_kernel
-from nnc.graph.registry import KernelFactory
+from nnc.graph.kernels import KernelFactory
 from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.kernels.epilogue import Epilogue, evaluate
 from nnc.lower.kernels.kernel_ir import graph_key
