@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from nnc import scipy as scipy
     from nnc import testing as testing
     from nnc.backends.cpu.threads.threads import set_num_threads as set_num_threads
-    from nnc.compiled.compiled import compile as compile
+    from nnc.compiled.decorator import compile as compile
     from nnc.compiled.dynamic import DynamicGraph as DynamicGraph
     from nnc.trace.core.collectives import *
     from nnc.trace.core.custom import *
@@ -54,7 +54,7 @@ __version__ = "0.2.0"
 # Names by the modules that are imported when one is first asked for.
 _MODULES = {
     "nnc.backends.cpu.threads.threads": "set_num_threads",
-    "nnc.compiled.compiled": "compile",
+    "nnc.compiled.decorator": "compile",
     "nnc.compiled.dynamic": "DynamicGraph",
     "nnc.trace.core.collectives": "all_gather all_to_all axis_index axis_size pmax pmean pmin ppermute psum psum_scatter pvary",
     "nnc.trace.core.custom": "custom_jvp custom_vjp",

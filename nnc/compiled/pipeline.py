@@ -10,7 +10,7 @@ from typing import Any
 from nnc.base.context import set_context, timed
 from nnc.base.dtypes import TAPE
 from nnc.base.options import Options
-from nnc.compiled.targets import check_schedule, check_signals, frugal, queued_code, rematerializer
+from nnc.compiled.targets import check_schedule, frugal, queued_code, rematerializer
 from nnc.device import CPU, machine_of, machine_of_device
 from nnc.device.target import Target
 from nnc.errors import InternalError
@@ -158,7 +158,6 @@ class _Lowering:
             schedule = make_schedule(planned, options)
         if options.verify_passes:
             check_schedule(planned, schedule)
-            check_signals(planned.bound.name, schedule)
         with timed("choosing kernels"):
             program = Program.of(planned, schedule, self.step_kernel)
         form = NativeCode if options.device == CPU else queued_code()

@@ -29,9 +29,9 @@ def within(module: str, name: str) -> Callable[[], Any]:
     return partial(_find, module, name)
 
 
+binder = later("nnc.run.arguments", "binder")  # loaded after LLVM was started
 # Modules that many programs do without.
 check_schedule = later("nnc.lower.plan.schedule.races", "check_schedule")
-check_signals = later("nnc.lower.plan.schedule.reduction", "check_signals")
 device_program = later("nnc.compiled.device_program", "DeviceProgram")
 frugal = later("nnc.lower.passes.memory.rematerialize_to_budget", "frugal")
 kernel_tuner = later("nnc.run.store.autotune", "Tuner")

@@ -7,12 +7,11 @@ from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from nnc.base.garbage import collection_paused
-from nnc.compiled.pipeline import ChooseKernel
-from nnc.compiled.targets import expected_cpu_compiler
+from nnc.compiled.targets import binder, expected_cpu_compiler
 from nnc.device import kind_of, load_kernels
-from nnc.run.arguments import binder
 
 if TYPE_CHECKING:
+    from nnc.compiled.pipeline import ChooseKernel
     from nnc.run.prefetch import ProgramCompiler
     from nnc.run.store.autotune import Candidates
 
@@ -33,7 +32,7 @@ class Toolchain(NamedTuple):
 
 def start_compiler() -> None:
     """Begins to compile the functions that all programs call, where no files hold them: another process loads LLVM and compiles,
-    while this one imports kernels.
+    while this one imports passes and kernels.
     """
     compiler = expected_cpu_compiler()
     if compiler is not None:

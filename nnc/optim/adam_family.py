@@ -24,7 +24,7 @@ from nnc.optim.moments import (
     first_state,
     scale_by_adam,
     second_moment,
-    unbiased_mean,
+    unbiased_moments,
     zeros_state,
 )
 from nnc.optim.schedules import Schedule
@@ -196,7 +196,7 @@ def scale_by_radam(
     def update_fn(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
         count = state.count + 1
         mu, nu = first_moment(where, b1, updates, state.mu), second_moment(where, b2, updates, state.nu)
-        mean, correct_nu = unbiased_mean(b1, count, updates, mu, nesterov), Correction(b2, count, nu)
+        mean, correct_nu = unbiased_moments(b1, b2, count, updates, mu, nu, nesterov)
         decay, t = number(b2, dtypes.float64), astype(count, dtypes.float64)
         limit, weight = 2 / (1 - decay) - 1, decay**t
         known = limit - 2 * t * weight / (1 - weight)

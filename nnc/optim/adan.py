@@ -143,9 +143,8 @@ def adan(
         >>> nnp.round(optimizer.update(nnp.asarray([3.0]), optimizer.init(nnp.ones(1)), nnp.ones(1))[0], 3)
         Array([-0.1], dtype=float32)
     """
-    return stepping(
-        "adan", learning_rate, scale_by_adan(b1, b2, b3, eps, eps_root), add_decayed_weights(weight_decay, mask)
-    )
+    moments = scale_by_adan(b1, b2, b3, eps, eps_root)
+    return stepping("adan", learning_rate, moments, add_decayed_weights(weight_decay, mask))
 
 
 # -- ADOPT -------------------------------------------------------------------------------------------------------------

@@ -145,12 +145,8 @@ def ademamix(
         >>> nnp.round(optimizer.update(nnp.asarray([3.0]), optimizer.init(nnp.ones(1)), nnp.ones(1))[0], 3)
         Array([-0.2], dtype=float32)
     """
-    return stepping(
-        "ademamix",
-        learning_rate,
-        scale_by_ademamix(b1, b2, b3, alpha, eps, eps_root, mu_dtype),
-        add_decayed_weights(weight_decay, mask),
-    )
+    moments = scale_by_ademamix(b1, b2, b3, alpha, eps, eps_root, mu_dtype)
+    return stepping("ademamix", learning_rate, moments, add_decayed_weights(weight_decay, mask))
 
 
 class ScaleBySimplifiedAdEMAMixState(NamedTuple):
@@ -251,9 +247,5 @@ def simplified_ademamix(
         >>> nnp.round(optimizer.update(nnp.asarray([3.0]), optimizer.init(nnp.ones(1)), nnp.ones(1))[0], 3)
         Array([-0.2], dtype=float32)
     """
-    return stepping(
-        "simplified_ademamix",
-        learning_rate,
-        scale_by_simplified_ademamix(b1, b2, alpha, eps, eps_root),
-        add_decayed_weights(weight_decay, mask),
-    )
+    moments = scale_by_simplified_ademamix(b1, b2, alpha, eps, eps_root)
+    return stepping("simplified_ademamix", learning_rate, moments, add_decayed_weights(weight_decay, mask))

@@ -20,7 +20,7 @@ from nnc.optim.moments import (
     filled_squares,
     first_moment,
     first_state,
-    unbiased_mean,
+    unbiased_moments,
 )
 from nnc.optim.schedules import Schedule
 from nnc.optim.transforms import add_decayed_weights, stepping, zero_count, zeros_for
@@ -89,7 +89,7 @@ def scale_by_belief(
         count = state.count + 1
         mu = first_moment(where, b1, updates, state.mu)
         nu = _spread(where, b2, eps_root, updates, mu, state.nu)
-        mean, correct_nu = unbiased_mean(b1, count, updates, mu, nesterov), Correction(b2, count, nu)
+        mean, correct_nu = unbiased_moments(b1, b2, count, updates, mu, nu, nesterov)
 
         def step(g: Array, m: Array, v: Array) -> Array:
             return divide(mean(g, m), correct_nu(v), eps, 0.0, g.dtype)
@@ -194,9 +194,8 @@ def acprop(
         >>> optimizer.update(nnp.asarray([3.0]), optimizer.init(nnp.ones(1)), nnp.ones(1))[0]
         Array([-0.3], dtype=float32)
     """
-    return stepping(
-        "acprop", learning_rate, scale_by_acprop(b1, b2, eps, eps_root), add_decayed_weights(weight_decay, mask)
-    )
+    moments = scale_by_acprop(b1, b2, eps, eps_root)
+    return stepping("acprop", learning_rate, moments, add_decayed_weights(weight_decay, mask))
 
 
 # -- Yogi --------------------------------------------------------------------------------------------------------------

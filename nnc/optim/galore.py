@@ -235,9 +235,5 @@ def galore(
         >>> [x.shape for x in nnc.tree.leaves(optimizer.init(params)) if x.ndim]  # two moments and the basis
         [(1, 2), (1, 2), (3, 1)]
     """
-    return stepping(
-        "galore",
-        learning_rate,
-        scale_by_galore(rank, update_proj_gap, scale, base_optimizer, weight_dimension_numbers),
-        add_decayed_weights(weight_decay, mask),
-    )
+    projected = scale_by_galore(rank, update_proj_gap, scale, base_optimizer, weight_dimension_numbers)
+    return stepping("galore", learning_rate, projected, add_decayed_weights(weight_decay, mask))

@@ -184,21 +184,23 @@ def first_state(where: str, kind: Any, mu_dtype: DTypeLike | None = None) -> Cal
     return lambda params: kind(zero_count(), zeros_state(where, params, mu_dtype), filled_squares(where, params, 0.0))
 
 
-def unbiased_mean(
-    decay: Scalar, count: Array, updates: Any, mu: Any, nesterov: bool
-) -> Callable[[Array, Array], Array]:
-    """Returns the function of a gradient and its first moment that takes the moment's bias away, and looks ahead as Nesterov."""
-    correct = Correction(decay, count, updates if nesterov else mu)
-    correct_next = Correction(decay, count + 1, *([mu] if nesterov else []))
+def unbiased_moments(
+    b1: Scalar, b2: Scalar, count: Array, updates: Any, mu: Any, nu: Any, nesterov: bool
+) -> tuple[Callable[[Array, Array], Array], Correction]:
+    """Returns the function of a gradient and its first moment that takes the moment's bias away, and looks ahead as Nesterov, and
+    the correction of second moments.
+    """
+    correct_mu, correct_nu = Correction(b1, count, updates if nesterov else mu), Correction(b2, count, nu)
+    correct_next = Correction(b1, count + 1, *([mu] if nesterov else []))
 
     def mean(g: Array, m: Array) -> Array:
         if not nesterov:
-            return correct(m)
+            return correct_mu(m)
         wide = widen(g)
-        d = number(decay, wide.dtype)
-        return correct_next(m) * d + correct(wide) * (1 - d)
+        d = number(b1, wide.dtype)
+        return correct_next(m) * d + correct_mu(wide) * (1 - d)
 
-    return mean
+    return mean, correct_nu
 
 
 def check_decays(where: str, **decays: Scalar) -> None:
@@ -242,7 +244,7 @@ def scale_by_adam(
         count = state.count + 1
         mu = first_moment("scale_by_adam", b1, updates, state.mu)
         nu = second_moment("scale_by_adam", b2, updates, state.nu)
-        mean, correct_nu = unbiased_mean(b1, count, updates, mu, nesterov), Correction(b2, count, nu)
+        mean, correct_nu = unbiased_moments(b1, b2, count, updates, mu, nu, nesterov)
 
         def step(g: Array, m: Array, v: Array) -> Array:
             return divide(mean(g, m), correct_nu(v), eps, eps_root, g.dtype)

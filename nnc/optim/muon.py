@@ -20,7 +20,7 @@ from nnc.errors.errors import check_choice
 from nnc.optim.arguments import Mask, Scalar, check_rate, check_scalar, spread
 from nnc.optim.base import GradientTransformation, chain, leafwise, map_trainable, number, stateful, widen
 from nnc.optim.clipping import norm
-from nnc.optim.moments import check_decays, first_moment, unbiased_mean, zeros_state
+from nnc.optim.moments import check_decays, first_moment, unbiased_moments, zeros_state
 from nnc.optim.optimizers import adamw
 from nnc.optim.partition import multi_transform
 from nnc.optim.schedules import Schedule
@@ -217,7 +217,7 @@ def scale_by_muon(
     def update_fn(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
         count = state.count + 1
         mu = first_moment(where, beta, updates, state.mu)
-        mean_of = unbiased_mean(beta, count, updates, mu, nesterov)
+        mean_of, _ = unbiased_moments(beta, 0.0, count, updates, mu, (), nesterov)  # there are no second moments
 
         def step(g: Array, m: Array) -> Array:
             mean = mean_of(g, m)

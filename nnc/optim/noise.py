@@ -345,9 +345,5 @@ def dpsgd(
         >>> optimizer.update(grads, optimizer.init(nnp.ones(2)))[0]
         Array([-0.3, -0.2], dtype=float32)
     """
-    return stepping(
-        "dpsgd",
-        learning_rate,
-        differentially_private_aggregate(l2_norm_clip, noise_multiplier, as_key("dpsgd", seed)),
-        identity() if momentum is None else trace(momentum, nesterov),
-    )
+    noisy = differentially_private_aggregate(l2_norm_clip, noise_multiplier, as_key("dpsgd", seed))
+    return stepping("dpsgd", learning_rate, noisy, identity() if momentum is None else trace(momentum, nesterov))

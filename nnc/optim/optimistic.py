@@ -168,9 +168,5 @@ def optimistic_adam_v2(
         >>> nnp.round(optimizer.update(nnp.asarray([3.0]), optimizer.init(nnp.ones(1)))[0], 3)
         Array([-0.1], dtype=float32)
     """
-    return stepping(
-        "optimistic_adam_v2",
-        learning_rate,
-        scale_by_adam(b1, b2, eps, eps_root, mu_dtype, nesterov=nesterov),
-        scale_by_optimistic_gradient(alpha, beta),
-    )
+    moments = scale_by_adam(b1, b2, eps, eps_root, mu_dtype, nesterov=nesterov)
+    return stepping("optimistic_adam_v2", learning_rate, moments, scale_by_optimistic_gradient(alpha, beta))

@@ -127,12 +127,8 @@ def adamw(
         >>> updates
         Array([-0.05], dtype=float32)
     """
-    return stepping(
-        "adamw",
-        learning_rate,
-        scale_by_adam(b1, b2, eps, eps_root, mu_dtype, nesterov=nesterov),
-        add_decayed_weights(weight_decay, mask),
-    )
+    moments = scale_by_adam(b1, b2, eps, eps_root, mu_dtype, nesterov=nesterov)
+    return stepping("adamw", learning_rate, moments, add_decayed_weights(weight_decay, mask))
 
 
 @spelled
@@ -201,13 +197,8 @@ def lamb(
         >>> optimizer.update(nnp.ones(4), optimizer.init(nnp.ones(4)), nnp.ones(4))[0]
         Array([-0.1, -0.1, -0.1, -0.1], dtype=float32)
     """
-    return stepping(
-        "lamb",
-        learning_rate,
-        scale_by_adam(b1, b2, eps, eps_root),
-        add_decayed_weights(weight_decay, mask),
-        scale_by_trust_ratio(),
-    )
+    moments = scale_by_adam(b1, b2, eps, eps_root)
+    return stepping("lamb", learning_rate, moments, add_decayed_weights(weight_decay, mask), scale_by_trust_ratio())
 
 
 @spelled

@@ -137,7 +137,7 @@ def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = dtypes.int64) ->
     """
     where = "nnc.random.poisson"
     dtype = integer_dtype(dtype, where)
-    (lam,), shape = read_together(where, dtypes.float64, shape, lam=lam)
+    (lam,), shape, _ = read_together(where, dtypes.float64, shape, lam=lam)
     key, lam = read_key(key, where), ew.stop_gradient(lam)
     few = ~(lam >= 10)
     note_use(key)
@@ -228,7 +228,7 @@ def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = dtypes.fl
     where = "nnc.random.binomial"
     dtype = float_dtype(dtype, where)
     own = own_dtype(p, where, "p")
-    (n, p), shape = read_together(where, dtypes.float64, shape, n=n, p=p)
+    (n, p), shape, _ = read_together(where, dtypes.float64, shape, n=n, p=p)
     key, n, p = read_key(key, where), ew.stop_gradient(n), ew.stop_gradient(p)
     rare = p < 0.5
     q = el.where(rare, p, 1 - p)

@@ -103,8 +103,7 @@ def gamma(key: ArrayLike, a: ArrayLike, shape: ShapeLike | None = None, dtype: D
         (2,)
     """
     where = "nnc.random.gamma"
-    dtype = float_dtype(dtype, where)
-    (alpha,), _ = read_together(where, dtype, shape, a=a)
+    (alpha,), _, dtype = read_together(where, dtype, shape, a=a)
     return _draw(read_key(key, where), alpha, dtype, False)
 
 
@@ -123,8 +122,7 @@ def loggamma(key: ArrayLike, a: ArrayLike, shape: ShapeLike | None = None, dtype
         True
     """
     where = "nnc.random.loggamma"
-    dtype = float_dtype(dtype, where)
-    (alpha,), _ = read_together(where, dtype, shape, a=a)
+    (alpha,), _, dtype = read_together(where, dtype, shape, a=a)
     return _draw(read_key(key, where), alpha, dtype, True)
 
 
@@ -149,8 +147,7 @@ def beta(
         (3,)
     """
     where = "nnc.random.beta"
-    dtype = float_dtype(dtype, where)
-    parameters, shape = read_together(where, dtype, shape, a=a, b=b)
+    parameters, shape, dtype = read_together(where, dtype, shape, a=a, b=b)
     first, second = (
         _draw(part, astype(x, dtypes.float64), dtype, True)
         for part, x in zip(split(read_key(key, where)), parameters, strict=True)
@@ -189,7 +186,7 @@ def dirichlet(
         problem = "alpha has no axes."
         raise user_error(ShapeError, where, problem, operands={"alpha": alpha.spec}, fix="give a vector of parameters.")
     whole = None if shape is None else (*to_shape(shape, where), alpha.spec.shape[-1])
-    (alpha,), _ = read_together(where, dtypes.float64, whole, alpha=alpha)
+    (alpha,), _, _ = read_together(where, dtypes.float64, whole, alpha=alpha)
     if not alpha.spec.size:
         return astype(alpha, dtype)
     drawn = _draw(read_key(key, where), alpha, dtype, True)
@@ -214,7 +211,7 @@ def chisquare(
         (2,)
     """
     where = "nnc.random.chisquare"
-    (df,), shape = read_together(where, float_dtype(dtype, where), shape, df=df)
+    (df,), shape, dtype = read_together(where, dtype, shape, df=df)
     return times(gamma(key, df * 0.5, shape, dtype), 2)
 
 
@@ -240,7 +237,7 @@ def f(
         (2,)
     """
     where = "nnc.random.f"
-    (dfnum, dfden), shape = read_together(where, float_dtype(dtype, where), shape, dfnum=dfnum, dfden=dfden)
+    (dfnum, dfden), shape, dtype = read_together(where, dtype, shape, dfnum=dfnum, dfden=dfden)
     below, above = split(read_key(key, where))
     return (chisquare(above, dfnum, shape, dtype) / dfnum) / (chisquare(below, dfden, shape, dtype) / dfden)
 
@@ -260,7 +257,7 @@ def t(key: ArrayLike, df: ArrayLike, shape: ShapeLike | None = None, dtype: DTyp
         (2,)
     """
     where = "nnc.random.t"
-    (df,), shape = read_together(where, float_dtype(dtype, where), shape, df=df)
+    (df,), shape, dtype = read_together(where, dtype, shape, df=df)
     normal_key, gamma_key = split(read_key(key, where))
     half = df * 0.5
     return times(normal(normal_key, shape, dtype), ew.sqrt(half / gamma(gamma_key, half, shape, dtype)))

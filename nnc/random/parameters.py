@@ -95,11 +95,16 @@ def integer_dtype(dtype: Any, where: str) -> dtypes.DType:
     return wanted
 
 
-def read_together(where: str, dtype: dtypes.DType, shape: Any, **parameters: Any) -> tuple[list[Array], Shape]:
-    """Parameters in the dtype of the draw, broadcast to its shape, and that shape; see `joint_shape`."""
+def read_together(where: str, dtype: Any, shape: Any, **parameters: Any) -> tuple[list[Array], Shape, dtypes.DType]:
+    """Returns the parameters in the dtype of the draw, broadcast to its shape, that shape and dtype; see `joint_shape`.
+
+    Raises:
+        DTypeError: the dtype is no real floating-point dtype.
+    """
+    dtype = float_dtype(dtype, where)
     values = {name: read_parameter(x, dtype, where, name) for name, x in parameters.items()}
     wanted = joint_shape(shape, where, **values)
-    return [to_value(broadcast_to_shape(x, wanted), where) for x in values.values()], wanted
+    return [to_value(broadcast_to_shape(x, wanted), where) for x in values.values()], wanted, dtype
 
 
 def own_dtype(x: Any, where: str, name: str) -> dtypes.DType:

@@ -73,7 +73,7 @@ def lognormal(
         True
     """
     where = "nnc.random.lognormal"
-    (sigma,), shape = read_together(where, float_dtype(dtype, where), shape, sigma=sigma)
+    (sigma,), shape, dtype = read_together(where, dtype, shape, sigma=sigma)
     return portable_exp(times(normal(key, shape, dtype), sigma))
 
 
@@ -92,7 +92,7 @@ def pareto(key: ArrayLike, b: ArrayLike, shape: ShapeLike | None = None, dtype: 
         True
     """
     where = "nnc.random.pareto"
-    (b,), shape = read_together(where, float_dtype(dtype, where), shape, b=b)
+    (b,), shape, dtype = read_together(where, dtype, shape, b=b)
     return portable_exp(exponential(key, shape, dtype) / b)
 
 
@@ -113,8 +113,7 @@ def rayleigh(
         (3,)
     """
     where = "nnc.random.rayleigh"
-    dtype = float_dtype(dtype, where)
-    (scale,), shape = read_together(where, dtype, shape, scale=scale)
+    (scale,), shape, dtype = read_together(where, dtype, shape, scale=scale)
     u = el.maximum(uniform(key, shape, dtype), dtype.type(finfo(dtype).tiny))  # 0 would give infinity
     return times(scale, ew.sqrt(portable_log(u) * -2))
 
@@ -140,8 +139,7 @@ def weibull_min(
         (3,)
     """
     where = "nnc.random.weibull_min"
-    dtype = float_dtype(dtype, where)
-    (scale, concentration), shape = read_together(where, dtype, shape, scale=scale, concentration=concentration)
+    (scale, concentration), shape, dtype = read_together(where, dtype, shape, scale=scale, concentration=concentration)
     return times(power(exponential(key, shape, dtype), 1 / concentration), scale)
 
 
@@ -169,8 +167,7 @@ def triangular(
         (3,)
     """
     where = "nnc.random.triangular"
-    dtype = float_dtype(dtype, where)
-    (left, mode, right), shape = read_together(where, dtype, shape, left=left, mode=mode, right=right)
+    (left, mode, right), shape, dtype = read_together(where, dtype, shape, left=left, mode=mode, right=right)
     u, width = uniform(key, shape, dtype), right - left
     rising = left + ew.sqrt(u * width * (mode - left))
     falling = right - ew.sqrt((1 - u) * width * (right - mode))
@@ -210,8 +207,7 @@ def wald(key: ArrayLike, mean: ArrayLike, shape: ShapeLike | None = None, dtype:
         True
     """
     where = "nnc.random.wald"
-    dtype = float_dtype(dtype, where)
-    (mean,), shape = read_together(where, dtype, shape, mean=mean)
+    (mean,), shape, dtype = read_together(where, dtype, shape, mean=mean)
     normal_key, uniform_key = split(read_key(key, where))
     x, inverse = normal(normal_key, shape, dtype), 1 / mean
     half = times(x, x) * 0.5

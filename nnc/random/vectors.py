@@ -133,7 +133,7 @@ def generalized_normal(key: ArrayLike, p: ArrayLike, shape: ShapeLike = (), dtyp
         (4,)
     """
     where = "nnc.random.generalized_normal"
-    (p,), shape = read_together(where, float_dtype(dtype, where), shape, p=p)
+    (p,), shape, dtype = read_together(where, dtype, shape, p=p)
     gamma_key, sign_key = split(read_key(key, where))
     inverse = 1 / p
     return rademacher(sign_key, shape, dtype) * power(gamma(gamma_key, inverse, shape, dtype), inverse)
@@ -160,7 +160,7 @@ def ball(key: ArrayLike, d: int, p: ArrayLike = 2, shape: ShapeLike = (), dtype:
     """
     where = "nnc.random.ball"
     d, shape, dtype = static_int(d, where, "d"), to_shape(shape, where), float_dtype(dtype, where)
-    (exponent,), _ = read_together(where, dtype, (), p=p)
+    (exponent,), _, _ = read_together(where, dtype, (), p=p)
     first, second = split(read_key(key, where))
     g = generalized_normal(first, exponent, (*shape, d), dtype)
     sizes = exponential(second, shape, dtype)

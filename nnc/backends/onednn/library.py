@@ -23,7 +23,7 @@ from nnc.backends.onednn.interpose import can_interpose, imported, interpose
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
 from nnc.base.fork import fork_waits
-from nnc.base.machine import description_of, read_text
+from nnc.base.machine import files_of
 from nnc.commands.pack import Blocks
 from nnc.errors import BackendError
 
@@ -191,11 +191,7 @@ def share_threads(functions: ctypes.CDLL) -> bool:
 @cache
 def _find() -> str | None:
     """Returns the shared library's file in the distribution."""
-    folder = description_of(DISTRIBUTION)
-    if folder is None:
-        return None
-    paths = [row.partition(",")[0] for row in read_text(folder / "RECORD").splitlines() if "libdnnl.so" in row]
-    names = [str(folder.parent / path) for path in paths if path.rpartition("/")[2].startswith("libdnnl.so")]
+    names = [str(path) for path in files_of(DISTRIBUTION, "libdnnl.so") if path.name.startswith("libdnnl.so")]
     return min(names, key=len, default=None)
 
 

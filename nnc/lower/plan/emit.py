@@ -140,10 +140,6 @@ class Emitter:
             self._constants[symbol] = self.tensor(Kind.CONSTANT, symbol, index=len(self._constants))
         return self._constants[symbol]
 
-    def constants(self) -> list[Symbol]:
-        """Returns the constants that steps read, in the order of their numbers."""
-        return list(self._constants)
-
     # -- loops ---------------------------------------------------------------------------------------------------------
 
     def loop(

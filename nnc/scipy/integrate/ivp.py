@@ -12,7 +12,7 @@ from nnc.base import dtypes
 from nnc.calls.spelling import spelled
 from nnc.commands.promote import as_operand, astype, result_dtype
 from nnc.commands.replay import check_strategy
-from nnc.compiled.compiled import compile as compile_
+from nnc.compiled.decorator import compile as compile_
 from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, UnsupportedError, user_error
 from nnc.errors.errors import check_choice
 from nnc.graph import TensorSpec

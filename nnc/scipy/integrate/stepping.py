@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from nnc.array.array import Array
-from nnc.compiled.compiled import compile as compile_
+from nnc.compiled.decorator import compile as compile_
 from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, user_error
 from nnc.numpy.creation import asarray, zeros
 from nnc.numpy.joining import stack

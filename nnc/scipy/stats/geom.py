@@ -11,10 +11,6 @@ from nnc.typing import ArrayLike
 __all__ = ["cdf", "logcdf", "logpmf", "logsf", "pmf", "ppf", "sf"]
 
 
-def _valid(p: Array) -> Array:
-    return every(p > 0, p <= 1)
-
-
 def _log_mass(k: Array, p: Array) -> Array:
     return xlog1py(k - 1, -p) + el.log(p)
 
@@ -57,7 +53,7 @@ def _quantile_operands(q: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> Operan
     return q, p, loc
 
 
-_FAMILY = Counts("geom", _operands, valid=_valid, lower=1)
+_FAMILY = Counts("geom", _operands, valid=lambda p: every(p > 0, p <= 1), lower=1)
 
 
 logpmf = _FAMILY.make("logpmf", _log_mass)

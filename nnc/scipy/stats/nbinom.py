@@ -12,10 +12,6 @@ from nnc.typing import ArrayLike
 __all__ = ["cdf", "logpmf", "pmf", "sf"]
 
 
-def _valid(n: Array, p: Array) -> Array:
-    return every(n > 0, p > 0, p <= 1)
-
-
 def _log_mass(k: Array, n: Array, p: Array) -> Array:
     """Returns the probability of n successes among n + k trials, times n / (n + k), as the last one is a success."""
     some = k > 0
@@ -46,7 +42,7 @@ def _operands(k: ArrayLike, n: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> O
     return k, n, p, loc
 
 
-_FAMILY = Counts("nbinom", _operands, valid=_valid)
+_FAMILY = Counts("nbinom", _operands, valid=lambda n, p: every(n > 0, p > 0, p <= 1))
 
 
 logpmf = _FAMILY.make("logpmf", _log_mass)

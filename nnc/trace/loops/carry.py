@@ -115,9 +115,11 @@ def _keeps(first: Any, own: dtypes.DType, value: Any, other: dtypes.DType) -> bo
     """Whether the first value of a carry keeps its dtype `own` where a weak one of dtype `other` follows. Of two weak floats the
     wider dtype is kept.
     """
-    if not is_weak(first) or not takes(other, own):
-        return takes(own, other) and (not is_weak(first) or dtypes.is_scalar(value))
-    return other.itemsize <= own.itemsize and other != dtypes.uint64
+    if not takes(own, other) or not is_weak(first):
+        return takes(own, other)
+    if takes(other, own):
+        return other.itemsize <= own.itemsize and other != dtypes.uint64
+    return dtypes.is_scalar(value)
 
 
 def takes(strong: Any, weak: Any) -> bool:

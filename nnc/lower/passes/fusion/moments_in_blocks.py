@@ -25,9 +25,10 @@ def moments_in_blocks(graph: Graph, options: Options) -> Graph:
 
     With the mean m_b and the sum q_b of centred squares of each block of n elements, the sum of all is
     sum(q_b) + n · sum((m_b - m)²) (Chan, Golub, LeVeque, 1983). All terms are positive, so nothing cancels. Rounded means leave
-    small sums of centred values, whose squares are subtracted. Sums of terms times a number, by which means stay in range, and sums
-    of squares times one are found along with the others. Rows that a kernel goes through twice for nothing stay as they are,
-    and so do results of elementwise commands, and rows whose length has no divisor for blocks.
+    small sums of centred values, whose squares are subtracted, for m unless the program uses that sum to do so itself. Sums of
+    terms times a number, by which means stay in range, and sums of squares times one are found along with the others. Rows that a
+    kernel goes through twice for nothing stay as they are, and so do results of elementwise commands, and rows whose length has
+    no divisor for blocks.
 
     Ensures: the same values up to the errors of sums.
 
@@ -122,7 +123,8 @@ class _Moments(Remake):
         for factor, of_blocks in of_terms.items():
             self.sums[out, factor] = self._over_blocks(of_blocks, inner, outer)
         mean = self._times(self.sums[out, 1.0], 1 / (count * parts))
-        between, rest = self._squares(means, mean, axes, factors, self._times(left, 1 / count))
+        is_corrected = out in self.rests_of.values()  # by the program itself
+        between, rest = self._squares(means, mean, axes, factors, self._times(left, 1 / count), is_corrected)
         self.rests[out] = self._times(rest, count)
         for factor, of_blocks, of_means in zip(factors, within, between, strict=True):
             total = self._over_blocks(of_blocks, inner, outer)
@@ -134,10 +136,11 @@ class _Moments(Remake):
         return tuple(dict.fromkeys((1.0, *scaled)))
 
     def _squares(
-        self, x: Symbol, means: Symbol, axes: tuple[int, ...], factors: tuple[float, ...], more: Symbol | None = None
-    ) -> tuple[list[Symbol], Symbol]:
+        self, x: Symbol, means: Symbol, axes: tuple[int, ...], factors: tuple[float, ...], more: Symbol | None = None,
+        is_corrected: bool = False,
+    ) -> tuple[list[Symbol], Symbol]:  # fmt: skip
         """Sums over axes the squares of x + more less its mean, times each factor, and x less its rounded mean, which corrects the
-        squares.
+        squares, unless others do so.
         """
         kept = tuple(1 if axis in axes else n for axis, n in enumerate(x.shape))
         centred = self.make("sub", x, self.make("broadcast_to", self.reshape(means, kept), shape=x.shape))
@@ -145,13 +148,12 @@ class _Moments(Remake):
             centred = self.make("add", centred, more)
         left = self.make("reduce_sum", centred, axes=axes)
         squares, share = (self.make("square", values) for values in (centred, left))
-        found: list[Symbol] = []
-        for factor in factors:
-            terms = self._times(squares, factor)
-            less = self._times(share, factor / math.prod(x.shape[axis] for axis in axes))
-            rest = self.make("sub", self.make("reduce_sum", terms, axes=axes), less)
-            found.append(self.make("maximum", rest, self.number(0, rest, rest.shape)))
-        return found, left
+        found = [self.make("reduce_sum", self._times(squares, factor), axes=axes) for factor in factors]
+        if is_corrected:
+            return found, left
+        count = math.prod(x.shape[axis] for axis in axes)
+        rest = [self.make("sub", y, self._times(share, f / count)) for y, f in zip(found, factors, strict=True)]
+        return [self.make("maximum", y, self.number(0, y, y.shape)) for y in rest], left
 
     def _times(self, x: Symbol, factor: float) -> Symbol:
         return x if factor == 1 else self.make("mul", x, self.number(factor, x, x.shape))
