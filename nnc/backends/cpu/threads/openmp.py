@@ -1,5 +1,5 @@
-"""GCC's OpenMP runtime, in whose threads oneDNN and nnc's kernels work where nnc has none of its own (`pool.py`), and oneDNN where
-those are busy or too few (`team.py`).
+"""GCC's OpenMP runtime, in whose threads oneDNN works where nnc has none of its own (`pool.py`), or those are busy or too few
+(`team.py`).
 
 After a loop its threads look out for the next one, for milliseconds by default, on processors that nnc's own threads could use by
 then. So they are told to look only for some microseconds, if the user has not said how long.

@@ -68,7 +68,7 @@ class Threads:
         """Returns the number, and whose threads they are."""
         if self.pool is None and self.openmp.library is None:
             return "1: nnc has no threads of its own on this system, and OpenMP is absent"
-        whose = "OpenMP's" if self.pool is None else "nnc's own"
+        whose = "OpenMP's, for oneDNN alone" if self.pool is None else "nnc's own"
         return f"{self.count.value}, {whose}" + (", and as many of NumPy's BLAS" if self.blas else "")
 
 
