@@ -10,7 +10,6 @@ key, stays at its end, and comparisons with elements behind it can be left out.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nnc.backends.printer import looping
@@ -18,8 +17,7 @@ from nnc.base import dtypes
 from nnc.base.dtypes import DType
 from nnc.device.target import Target
 from nnc.lower.kernels.builder import Code, Value
-
-Element = tuple[Value, ...]  # a key, perhaps with the position beside it; a register of each
+from nnc.lower.kernels.keys import Element, comes_before, load_element, select_element, store_element
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,38 +41,16 @@ class SortLayout:
         """Returns the elements of a row with its padding."""
         return -(-n // self.block) * self.block
 
-    def load(self, code: Code, arrays: Sequence[str], at: Value, lanes: int) -> Element:
-        """So many elements (0: one) from position `at` on."""
-        pairs = zip(arrays, self.kinds, strict=True)
-        return tuple(code.load(_at(code, array, at, kind), kind, lanes) for array, kind in pairs)
-
-    def store(self, code: Code, arrays: Sequence[str], at: Value, element: Element) -> None:
-        """Writes elements."""
-        for array, kind, value in zip(arrays, self.kinds, element, strict=True):
-            code.store(_at(code, array, at, kind), value)
-
-
-def _at(code: Code, array: str, at: Value, kind: DType) -> str:
-    return code.offset(array, code.mul(at, code.integer(kind.itemsize)))
-
 
 # -- networks ----------------------------------------------------------------------------------------------------------
-
-
-def _is_less(code: Code, a: Element, b: Element) -> Value:
-    less = code.compare("lt", a[0], b[0])
-    if len(a) == 1:
-        return less
-    return code.or_(less, code.and_(code.compare("eq", a[0], b[0]), code.compare("lt", a[1], b[1])))
 
 
 def exchange(code: Code, a: Element, b: Element) -> tuple[Element, Element]:
     """Returns the smaller and the greater of two registers' elements, lane by lane."""
     if len(a) == 1:
         return (code.intrinsic("umin", a[0], b[0]),), (code.intrinsic("umax", a[0], b[0]),)
-    less = _is_less(code, a, b)
-    pairs = list(zip(a, b, strict=True))
-    return tuple(code.select(less, x, y) for x, y in pairs), tuple(code.select(less, y, x) for x, y in pairs)
+    less = comes_before(code, a, b)
+    return select_element(code, less, a, b), select_element(code, less, b, a)
 
 
 def _within(code: Code, a: Element, mask: int) -> Element:
@@ -138,10 +114,10 @@ def sort_function(name: str, layout: SortLayout) -> Code:
     def blocks(merge: bool) -> None:
         with code.loop(0, count, block) as at:
             places = [code.add(at, code.integer(k * lanes)) for k in range(layout.machine.sorting.registers)]
-            registers = [layout.load(code, arrays, place, lanes) for place in places]
+            registers = [load_element(code, layout.kinds, arrays, place, lanes) for place in places]
             registers = merge_registers(code, registers, block // 2) if merge else sort_registers(code, registers)
             for place, register in zip(places, registers, strict=True):
-                layout.store(code, arrays, place, register)
+                store_element(code, arrays, place, register)
 
     def halves(distance: Value, mirrored: bool) -> None:
         """Compares each element with that `distance` further, or mirrored in the middle of twice that."""
@@ -154,19 +130,16 @@ def sort_function(name: str, layout: SortLayout) -> Code:
             with code.loop(first, stop, lanes) as i:
                 here = code.add(group, i)
                 there = code.sub(code.sub(end, code.integer(lanes)), i) if mirrored else code.add(here, distance)
-                a, b = (layout.load(code, arrays, place, lanes) for place in (here, there))
+                a, b = (load_element(code, layout.kinds, arrays, place, lanes) for place in (here, there))
                 low, high = exchange(code, a, backwards(code, b) if mirrored else b)
-                layout.store(code, arrays, here, low)
-                layout.store(code, arrays, there, backwards(code, high) if mirrored else high)
+                store_element(code, arrays, here, low)
+                store_element(code, arrays, there, backwards(code, high) if mirrored else high)
 
     blocks(merge=False)
-    one = code.integer(1)
-    with looping(
-        code, code.integer(block), lambda run: code.compare("lt", run, count), lambda run: code.add(run, run)
-    ) as run:
+    one, least = code.integer(1), code.integer(block)
+    with looping(code, least, lambda run: code.compare("lt", run, count), lambda run: code.add(run, run)) as run:
         halves(run, mirrored=True)
         half = code.shr(run, one)
-        least = code.integer(block)
         with looping(code, half, lambda i: code.compare("ge", i, least), lambda i: code.shr(i, one)) as distance:
             halves(distance, mirrored=False)
         blocks(merge=True)

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 from nnc.backends.cpu.kernels.sorts.order import SortLayout
 from nnc.backends.cpu.kernels.sorts.quicksort import LEAST, quicksort, split_at_pivot
-from nnc.backends.cpu.kernels.sorts.shared import Shared
+from nnc.backends.cpu.kernels.sorts.shared import Filler, Shared
 from nnc.backends.printer import Printer
 from nnc.base import dtypes
 from nnc.lower.kernels.builder import Code, Value
+from nnc.lower.kernels.keys import place_of
 
 _PIECES_OF_A_PART = 2
 
-Fill = Callable[[Code, str, Value, Value], None]  # (code, shared fields, first position, the one after the last)
 Place = Callable[[Code, str, Value, Value, str], None]  # (code, shared fields, first position, count, sorted keys)
 
 
@@ -51,7 +51,7 @@ class Pieces:
         work: str,
         pointers: dict[str, str],
         keys: str | None,
-        fill: Fill,
+        fill: Filler,
         place: Place,
     ) -> str:
         """Sorts one row. Returns the shared fields.
@@ -64,9 +64,7 @@ class Pieces:
         shared, ends = self.shared, code.offset(work, 2 * self._array)
         places = {"from0": keys or code.offset(work, self._array), "to0": work, "ends": ends}
         args = shared.begin(code, pointers | places)
-        with shared.part(printer, "fill") as (inner, _, begin, end):
-            fill(inner, "%args", begin, end)
-        shared.call(code, "KERNEL.fill", args)
+        shared.run(code, printer, "fill", args, fill)
         for function in quicksort("KERNEL.sort", self.layout):
             printer.add(function)
         code.store(ends, code.integer(0))
@@ -76,7 +74,12 @@ class Pieces:
         for level in range(self.count.bit_length() - 1):
             code.store(shared.field(code, args, "shift"), code.integer(self.count >> level))
             shared.call(code, "KERNEL.halve", args, 1 << level)
-        self._print_piece(printer, place)
+        with shared.each(printer, "piece") as (inner, number):
+            begin, end = self._end(inner, number), self._end(inner, inner.add(number, inner.integer(1)))
+            length = inner.sub(end, begin)
+            sorted_keys, spare = self._arrays(inner, begin)
+            inner.line(f"call void @KERNEL.sort(ptr {sorted_keys}, ptr {spare}, {length.typed})")
+            place(inner, "%args", begin, length, sorted_keys)
         shared.call(code, "KERNEL.piece", args, self.count)
         return args
 
@@ -89,22 +92,10 @@ class Pieces:
             count = code.sub(end, begin)
             lows = code.slot(code.integer(0))
             with code.when(code.compare("ge", count, code.integer(LEAST))):
-                keys, spare = self._arrays(code, begin)
-                code.write(
-                    lows,
-                    split_at_pivot(code, "KERNEL.sort", self.layout, keys, spare, count, code.add(begin, count))[1],
-                )
+                arrays, seed = self._arrays(code, begin), code.add(begin, count)
+                code.write(lows, split_at_pivot(code, "KERNEL.sort", self.layout, *arrays, count, seed)[1])
             middle = code.add(at, code.shr(width, code.integer(1)))
             code.store(self._place(code, middle), code.add(begin, code.read(lows)))
-
-    def _print_piece(self, printer: Printer, place: Place) -> None:
-        """`KERNEL.piece` sorts pieces and writes the sorted results."""
-        with self.shared.each(printer, "piece") as (code, number):
-            begin, end = self._end(code, number), self._end(code, code.add(number, code.integer(1)))
-            count = code.sub(end, begin)
-            keys, spare = self._arrays(code, begin)
-            code.line(f"call void @KERNEL.sort(ptr {keys}, ptr {spare}, {count.typed})")
-            place(code, "%args", begin, count, keys)
 
     def _arrays(self, code: Code, begin: Value) -> tuple[str, str]:
         """Returns the keys and the spare memory from a position on."""
@@ -113,7 +104,7 @@ class Pieces:
         return keys, spare
 
     def _place(self, code: Code, number: Value) -> str:
-        return code.offset(self.shared.pointer(code, "%args", "ends"), code.mul(number, code.integer(8)))
+        return place_of(code, self.shared.pointer(code, "%args", "ends"), number, dtypes.int64)
 
     def _end(self, code: Code, number: Value) -> Value:
         """Returns the begin of a piece, which is the end of the one before."""

@@ -7,17 +7,18 @@ Blelloch, 1991.)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from nnc.backends.cpu.kernels.sorts.order import SortLayout
-from nnc.backends.cpu.kernels.sorts.shared import Shared
+from nnc.backends.cpu.kernels.sorts.shared import Filler, Shared
 from nnc.backends.printer import Printer, looping
 from nnc.base import dtypes
 from nnc.lower.kernels.builder import Code, Value
+from nnc.lower.kernels.keys import load_element, place_of, store_element
 
-_LIMIT = 1 << 31  # counts and positions have 32 bits
+MOST_ELEMENTS = (1 << 31) - 1  # counts and positions have 32 bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +50,7 @@ class Radix:
         return [-(-kind.itemsize * self.n // 64) * 64 for kind in self.layout.kinds]
 
     def print(
-        self,
-        printer: Printer,
-        code: Code,
-        work: str,
-        pointers: dict[str, str],
-        fill: Filler,
-        finish: Filler,
+        self, printer: Printer, code: Code, work: str, pointers: dict[str, str], fill: Filler, finish: Filler
     ) -> str:
         """Sorts one row. Returns the shared fields.
 
@@ -65,19 +60,19 @@ class Radix:
         """
         shared = self.shared
         args = shared.begin(code, pointers | self._places(code, work))
-        self._print_part(code, printer, "fill", args, fill)
+        shared.run(code, printer, "fill", args, fill)
         vary = code.bitcast(shared.integer(code, args, "vary"), dtypes.uint64)
-        count, spread, sums = self._functions(printer)
+        self._print_functions(printer)
         with self._each_digit(code, vary) as shift:
             code.store(shared.field(code, args, "shift"), shift)
-            shared.call(code, count, args)
-            code.line(f"call void @{sums}(ptr {args})")
-            shared.call(code, spread, args)
+            shared.call(code, "KERNEL.count", args)
+            code.line(f"call void @KERNEL.sums(ptr {args})")
+            shared.call(code, "KERNEL.spread", args)
             for k in range(len(self.layout.kinds)):
                 a, b = shared.pointer(code, args, f"from{k}"), shared.pointer(code, args, f"to{k}")
                 code.line(f"store ptr {b}, ptr {shared.field(code, args, f'from{k}')}")
                 code.line(f"store ptr {a}, ptr {shared.field(code, args, f'to{k}')}")
-        self._print_part(code, printer, "finish", args, finish)
+        shared.run(code, printer, "finish", args, finish)
         return args
 
     def _places(self, code: Code, work: str) -> dict[str, str]:
@@ -93,23 +88,14 @@ class Radix:
     @contextmanager
     def _each_digit(self, code: Code, vary: Value) -> Iterator[Value]:
         """Loops over the digits, lowest first, in which keys differ; yields the lowest bit."""
-        top, step = (
-            code.integer(8 * self.layout.kinds[0].itemsize),
-            code.integer(self.layout.machine.sorting.digit_bits),
-        )
-        with looping(
-            code, code.integer(self.low), lambda s: code.compare("lt", s, top), lambda s: code.add(s, step)
-        ) as shift:
+        low, top = code.integer(self.low), code.integer(8 * self.layout.kinds[0].itemsize)
+        step = code.integer(self.layout.machine.sorting.digit_bits)
+        with looping(code, low, lambda s: code.compare("lt", s, top), lambda s: code.add(s, step)) as shift:
             digit = code.and_(code.shr(vary, code.bitcast(shift, dtypes.uint64)), code.like(vary, self._digits - 1))
             with code.when(code.compare("ne", digit, code.like(digit, 0))):
                 yield shift
 
-    def _print_part(self, code: Code, printer: Printer, name: str, args: str, body: Filler) -> None:
-        with self.shared.part(printer, name) as (inner, _, begin, end):
-            body(inner, "%args", begin, end)
-        self.shared.call(code, f"KERNEL.{name}", args)
-
-    def _functions(self, printer: Printer) -> tuple[str, str, str]:
+    def _print_functions(self, printer: Printer) -> None:
         keys, kinds = self.layout.kinds[0], self.layout.kinds
 
         def digit(code: Code, key: Value, shift: Value) -> Value:
@@ -120,17 +106,14 @@ class Radix:
             counts = self.shared.pointer(code, "%args", "counts")
             return code.offset(counts, code.mul(number, code.integer(4 * self._digits)))
 
-        def at(code: Code, array: str, i: Value, size: int) -> str:
-            return code.offset(array, code.mul(i, code.integer(size)))
-
         with self.shared.part(printer, "count") as (code, number, begin, end):
             counts, source = table(code, number), self.shared.pointer(code, "%args", "from0")
             shift = code.convert(self.shared.integer(code, "%args", "shift"), keys)
             code.declare("declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)")
             code.line(f"call void @llvm.memset.p0.i64(ptr {counts}, i8 0, i64 {4 * self._digits}, i1 false)")
             with code.loop(begin, end) as i:
-                d = digit(code, code.load(at(code, source, i, keys.itemsize), keys), shift)
-                place = at(code, counts, d, 4)
+                d = digit(code, code.load(place_of(code, source, i, keys), keys), shift)
+                place = place_of(code, counts, d, dtypes.int32)
                 code.store(place, code.add(code.load(place, dtypes.int32), code.constant(1, dtypes.int32)))
         with self.shared.part(printer, "spread") as (code, number, begin, end):
             counts = table(code, number)
@@ -138,32 +121,19 @@ class Radix:
             sources = [self.shared.pointer(code, "%args", f"from{k}") for k in range(len(kinds))]
             targets = [self.shared.pointer(code, "%args", f"to{k}") for k in range(len(kinds))]
             with code.loop(begin, end) as i:
-                element = [
-                    code.load(at(code, s, i, kind.itemsize), kind) for s, kind in zip(sources, kinds, strict=True)
-                ]
-                place = at(code, counts, digit(code, element[0], shift), 4)
+                element = load_element(code, kinds, sources, i)
+                place = place_of(code, counts, digit(code, element[0], shift), dtypes.int32)
                 to = code.load(place, dtypes.uint32)
                 code.store(place, code.add(to, code.like(to, 1)))
-                wide = code.convert(to, dtypes.int64)
-                for target, kind, value in zip(targets, kinds, element, strict=True):
-                    code.store(at(code, target, wide, kind.itemsize), value)
+                store_element(code, targets, code.convert(to, dtypes.int64), element)
         code = Code("KERNEL.sums", [("ptr", "args")], "internal void")
         counts, total = self.shared.pointer(code, "%args", "counts"), code.slot(code.constant(0, dtypes.int32))
         with code.loop(0, self._digits) as d:
-            first = at(code, counts, d, 4)
+            first = place_of(code, counts, d, dtypes.int32)
             with code.loop(0, self.shared.parts) as number:
-                place = at(code, first, number, 4 * self._digits)
+                place = code.offset(first, code.mul(number, code.integer(4 * self._digits)))
                 before = code.read(total)
                 code.write(total, code.add(before, code.load(place, dtypes.int32)))
                 code.store(place, before)
         code.ret()
         printer.add(code)
-        return "KERNEL.count", "KERNEL.spread", "KERNEL.sums"
-
-
-Filler = Callable[[Code, str, Value, Value], None]  # (code, shared fields, first position, the one after the last)
-
-
-def can_sort(n: int) -> bool:
-    """Whether a row of n elements can be sorted here."""
-    return n < _LIMIT

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -16,6 +16,9 @@ _MOST_PARTS = 16
 _FIELDS = (
     "x", "out0", "from0", "to0", "from1", "to1", "counts", "ends", "vary", "special", "shift",
 )  # fmt: skip
+
+
+Filler = Callable[[Code, str, Value, Value], None]  # (code, shared fields, first position, the one after the last)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +37,6 @@ class Shared:
         """Elements of a part, but for the last."""
         return -(-self.n // (self.parts * 16)) * 16
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the fields."""
-        return 8 * len(_FIELDS)
-
     def pointer(self, code: Code, args: str, name: str) -> str:
         """Returns a field that is a pointer."""
         return code.let(f"load ptr, ptr {self.field(code, args, name)}")
@@ -53,7 +51,7 @@ class Shared:
 
     def begin(self, code: Code, pointers: Mapping[str, str]) -> str:
         """Returns the fields of a row that is about to be sorted: these pointers, and numbers that are 0."""
-        args = code.room(self.nbytes)
+        args = code.room(8 * len(_FIELDS))
         for name, pointer in pointers.items():
             code.line(f"store ptr {pointer}, ptr {self.field(code, args, name)}")
         for name in ("vary", "special"):
@@ -76,6 +74,12 @@ class Shared:
             begin = code.intrinsic("smin", code.mul(number, code.integer(self.chunk)), code.integer(self.n))
             end = code.intrinsic("smin", code.add(begin, code.integer(self.chunk)), code.integer(self.n))
             yield code, number, begin, end
+
+    def run(self, code: Code, printer: Printer, name: str, args: str, body: Filler) -> None:
+        """Prints the body as a function of parts, and runs it for all of them."""
+        with self.part(printer, name) as (inner, _, begin, end):
+            body(inner, "%args", begin, end)
+        self.call(code, f"KERNEL.{name}", args)
 
     def call(self, code: Code, name: str, args: str, count: int | None = None) -> None:
         """Runs a function for all parts, or for so many other things; in threads where there is more than one part."""
