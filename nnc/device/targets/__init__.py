@@ -1,4 +1,4 @@
-"""The machine that programs are made for: facts that its system tells, and figures of kinds of cores, one a file."""
+"""The machine that programs are made for: facts that its system tells, and figures of its kind of core."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from pathlib import Path
 from nnc.base import machine
 from nnc.base.options import chosen_cpu
 from nnc.device.target import Target
-from nnc.device.targets.intel import INTEL
-from nnc.device.targets.x86 import X86
+from nnc.device.targets.x86 import INTEL, X86
 
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 _UNITS = {"K": 1 << 10, "M": 1 << 20}

@@ -6,46 +6,24 @@ parts, which lie side by side, are computed in vectors of their own. NumPy does 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
-from typing import Any
-
-from nnc.backends.printer import Printer, add_native, in_blocks, over
+from nnc.backends.complexes import add_complex, computation
+from nnc.backends.printer import Printer, add_native, over_vectors
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
 from nnc.device.target import Target
-from nnc.graph import Command, TensorSpec, infer_specs
-from nnc.graph.registry import scalar
 from nnc.lower.kernels.axes import Axes
-from nnc.lower.kernels.builder import Code, Value
-from nnc.lower.kernels.math.complexes import (
-    BY_LOGARITHMS,
-    Complex,
-    can_be_complex,
-    evaluate_complex,
-    integer_power,
-    to_dtype,
-)
+from nnc.lower.kernels.builder import Code
+from nnc.lower.kernels.math.complexes import Complex, to_dtype
 from nnc.lower.kernels.math.terms import Term
 from nnc.lower.kernels.native import Native
-from nnc.lower.kernels.scalars import parse
 from nnc.lower.plan.stages import Step
 
 _MOST = 1 << 12  # elements
 _LANES = 8
 
 
-def _by_expression(step: Step, machine: Target) -> Native:
-    parsed = parse(scalar[step.command])
-    return _elements(step, machine, lambda *operands: evaluate_complex(parsed, operands))
-
-
-def _integer_power(step: Step, machine: Target) -> Native:
-    return _elements(step, machine, lambda x: integer_power(x, step.params["exponent"]))
-
-
-def _elements(step: Step, machine: Target, compute: Callable[..., Complex | Term]) -> Native:
-    """Makes the kernel of a step whose elements `compute` gives from the operands' elements."""
+def _elements(step: Step, machine: Target) -> Native:
+    """Makes the kernel of a step, whose elements are computed from the operands' elements."""
     views, printer = (*step.inputs, *step.outputs), Printer(step, machine)
     kinds = [view.spec.dtype for view in views]
     pointers = [*(f"%in{i}" for i in range(len(step.inputs))), "%out0"]
@@ -53,20 +31,15 @@ def _elements(step: Step, machine: Target, compute: Callable[..., Complex | Term
     code, last = printer.main, len(axes.shape) - 1
     by = [strides[last] if last >= 0 else 0 for strides in axes.strides]
     dense = all(a in (0, kind.itemsize) for a, kind in zip(by, kinds, strict=True)) and by[-1] != 0
-    rows = axes.without(last) if last >= 0 else axes
 
-    def block(places: list[str], i: Value, lanes: int) -> None:
-        at = [code.offset(p, code.mul(i, code.integer(a))) if a else p for p, a in zip(places, by, strict=True)]
-        loaded = [
-            _load(code, p, kind, lanes if a else 0) for p, kind, a in zip(at[:-1], kinds[:-1], by[:-1], strict=True)
-        ]
+    def block(at: list[str], lanes: int) -> None:
+        operands = zip(at[:-1], kinds[:-1], by[:-1], strict=True)
+        loaded = [_load(code, p, kind, lanes if a else 0) for p, kind, a in operands]
         spread = [_spread(code, x, lanes) for x in loaded]
-        _store(code, at[-1], to_dtype(compute(*spread), kinds[-1]))
+        _store(code, at[-1], to_dtype(computation(step)(*spread), kinds[-1]))
 
     if axes.size:
-        with over(code, rows, pointers) as places:
-            count = axes.shape[last] if last >= 0 else 1
-            in_blocks(code, 0, count, _LANES if dense else count + 1, partial(block, places))
+        over_vectors(code, axes, pointers, by if dense else (), None, _LANES, block)
     return printer.native(inline=axes.size == 1)
 
 
@@ -101,22 +74,4 @@ def _store(code: Code, pointer: str, parts: tuple[Term, ...]) -> None:
             code.store(code.offset(pointer, number * value.dtype.itemsize), value)
 
 
-def _supports(target: Command, specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:
-    """Whether a number is complex, and there are few; others are computed in fused kernels."""
-    every = (*specs, *infer_specs(target, specs, params))
-    return any(dtypes.is_complex(spec.dtype) for spec in every) and every[-1].size <= _MOST
-
-
-def _add(target: Command) -> None:
-    if can_be_complex(parse(scalar[target])):
-        add_native(target.name, _by_expression, partial(_supports, target))
-
-
-scalar.follow(_add)
-add_native(
-    "integer_pow",
-    _integer_power,
-    lambda specs, params: (
-        dtypes.is_complex(specs[0].dtype) and specs[0].size <= _MOST and abs(params["exponent"]) < BY_LOGARITHMS
-    ),
-)
+add_complex(add_native, _elements, _MOST)

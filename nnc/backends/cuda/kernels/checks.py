@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 
 from nnc.backends.cuda.kernels.code import GpuCode
-from nnc.backends.cuda.kernels.units import places_of, unit_of
+from nnc.backends.cuda.kernels.units import each_unit, one_launch, places_of
 from nnc.base import dtypes
 from nnc.device.target import GpuTarget
 from nnc.lower.kernels.axes import Axes
 from nnc.lower.kernels.indexed import Indexed
-from nnc.lower.kernels.launch import DeviceKernel, Launch
+from nnc.lower.kernels.launch import DeviceKernel
 from nnc.lower.plan.stages import Step
 
 
@@ -25,8 +25,8 @@ def check_indices(step: Step, machine: GpuTarget, box: Indexed, is_update: bool 
     inputs, count, threads = len(step.inputs), math.prod(box.outer), machine.grids.threads
     operands = tuple(range(inputs + len(step.outputs) + 1))
     code = GpuCode("KERNEL_check", [*["noalias readonly"] * inputs, *[""] * (len(operands) - inputs)], threads)
-    unit, status = unit_of(code, count, threads), f"%p{operands[-1]}"
-    with code.when(code.compare("lt", unit, code.like(unit, count))):
+    status = f"%p{operands[-1]}"
+    with each_unit(code, count, threads) as unit:
         if box.is_out_of_reach:
             code.refuse(status, code.constant(True, dtypes.bool_))
         else:
@@ -35,7 +35,4 @@ def check_indices(step: Step, machine: GpuTarget, box: Indexed, is_update: bool 
             _, inside = box.find(code, [code.offset(f"%p{first + k}", at) for k, at in enumerate(places)], box.x)
             if inside is not None:
                 code.refuse(status, code.not_(inside))
-    code.ret()
-    kept = (inputs,) if is_update else ()
-    launch = Launch(f"@{code.name}", (-(-count // threads), 1, 1), (threads, 1, 1), operands, updates=kept)
-    return DeviceKernel(code.module(), (launch,), may_fail=True)
+    return one_launch(code, count, threads, operands, updates=(inputs,) if is_update else (), may_fail=True)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from nnc.backends.cuda.kernels.nests import print_nest
+from nnc.backends.cuda.kernels.nests import print_node
 from nnc.backends.cuda.kernels.registry import Print
 from nnc.backends.numpy_ref import reference_kernel
 from nnc.base import dtypes
@@ -15,7 +15,7 @@ from nnc.commands.constants import full
 from nnc.commands.rules import expansion, reduction
 from nnc.device import CUDA
 from nnc.device.target import GpuTarget
-from nnc.graph import Command, Graph, Kernel, Node, Symbol, TensorSpec, add_kernel
+from nnc.graph import Command, Kernel, TensorSpec, add_kernel
 from nnc.graph.registry import KernelFactory, scalar
 from nnc.lower.kernels.builder import has_code
 from nnc.lower.kernels.launch import DeviceKernel
@@ -35,13 +35,9 @@ def _identity(step: Step, machine: GpuTarget) -> DeviceKernel | None:
     if not out.spec.size or not has_code(out.spec.dtype):
         return _native(step, machine)
     value = reduction[step.command].identity(dtypes.accumulator(out.spec.dtype))
-    params = {
-        "shape": out.spec.shape,
-        "dtype": out.spec.dtype,
-        "value": value or 0,
-    }  # the sum of no elements is 0, not -0
-    symbol = Symbol(out.spec)
-    printed = print_nest(Graph((), (symbol,), (Node(full, (), (symbol,), params),)), (), (out,), machine)
+    # The sum of no elements is 0, not -0.
+    params = {"shape": out.spec.shape, "dtype": out.spec.dtype, "value": value or 0}
+    printed = print_node(full, params, (), out, machine)
     launches = tuple(replace(each, operands=tuple(i + 1 for i in each.operands)) for each in printed.launches)
     return DeviceKernel(printed.text, launches)
 

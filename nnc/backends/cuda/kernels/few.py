@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from nnc.backends.cuda.kernels.code import GpuCode
 from nnc.backends.cuda.kernels.series import Series
-from nnc.backends.cuda.kernels.units import either, in_vectors, places_of, unit_of, unsigned
+from nnc.backends.cuda.kernels.units import either, in_vectors, places_of, unsigned
 from nnc.backends.cuda.kernels.writes import Writes
 from nnc.base import dtypes
 from nnc.lower.kernels.axes import Axes
@@ -30,12 +30,9 @@ def write_few(series: Series, writes: Writes, op: str) -> None:
         writes.columns, writes.target.spec.dtype.itemsize, (0, 1), writes.row_alignment, writes.machine
     )
     width, count = columns.size, writes.count
-    code = writes.begin("few", writes.threads)
-    unit = unit_of(code, count * width, writes.threads)
-    with code.when(code.compare("lt", unit, code.like(unit, count * width))):
+    with writes.each(series, "few", count * width) as (code, unit):
         n = code.convert(code.div(unit, code.like(unit, width)), dtypes.int64)
         _Walk(code, writes, columns, lanes, code.rem(unit, code.like(unit, width))).write(n, op)
-    writes.end(series, code, -(-count * width // writes.threads), writes.threads)
 
 
 class _Walk:

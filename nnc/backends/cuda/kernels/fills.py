@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from nnc.backends.cuda.kernels.nests import print_nest
+from nnc.backends.cuda.kernels.nests import print_node
 from nnc.backends.cuda.kernels.registry import add_printed
 from nnc.backends.cuda.kernels.series import Series
 from nnc.base import dtypes
 from nnc.base.dtypes import TAPE
 from nnc.commands.constants import full
 from nnc.device.target import GpuTarget
-from nnc.graph import Graph, Node, Symbol, TensorSpec
+from nnc.graph import TensorSpec
 from nnc.lower.kernels.launch import DeviceKernel
 from nnc.lower.plan.stages import Step, View
 
@@ -27,10 +27,8 @@ def fill(series: Series, out: View, value: Any, number: int) -> None:
     if dtypes.is_complex(out.spec.dtype):
         parts = [(view, each) for view, each in zip(parts_of(out), (value.real, value.imag), strict=True)]
     for view, each in parts:
-        result = Symbol(view.spec)
         given = {"shape": view.spec.shape, "dtype": view.spec.dtype, "value": each}
-        graph = Graph((), (result,), (Node(full, (), (result,), given),))
-        series.add(print_nest(graph, (), (view,), series.machine, (view.offset - out.offset,)), (number,))
+        series.add(print_node(full, given, (), view, series.machine, (view.offset - out.offset,)), (number,))
 
 
 def parts_of(view: View) -> tuple[View, View]:

@@ -13,14 +13,14 @@ from typing import Any
 from nnc.backends.cuda.kernels.checks import check_indices
 from nnc.backends.cuda.kernels.fills import fill, parts_of
 from nnc.backends.cuda.kernels.moves import Copies
-from nnc.backends.cuda.kernels.nests import print_nest
+from nnc.backends.cuda.kernels.nests import print_node
 from nnc.backends.cuda.kernels.registry import add_printed
 from nnc.backends.cuda.kernels.series import Series
 from nnc.base import dtypes
 from nnc.base.dtypes import TAPE
 from nnc.commands.index import fill_value, gather
 from nnc.device.target import GpuTarget
-from nnc.graph import Graph, Node, Symbol, TensorSpec
+from nnc.graph import TensorSpec
 from nnc.lower.kernels.axes import in_words, word_of
 from nnc.lower.kernels.indexed import Indexed
 from nnc.lower.kernels.launch import DeviceKernel
@@ -52,33 +52,18 @@ def _read(step: Step, machine: GpuTarget, x: View, indices: Sequence[View], para
     if is_empty:
         fill(series, out, dtype.type(outside), len(indices) + 1)
     elif not dtypes.is_complex(dtype):
-        series.add(_nest(machine, x, indices, out, params), operands)
+        series.add(print_node(gather, params, (x, *indices), out, machine), operands)
     elif mode != "fill":
-        series.add(_nest(machine, _words(x), indices, _words(out), params), operands)
+        series.add(print_node(gather, params, (_words(x), *indices), _words(out), machine), operands)
     else:
         for part, source, target in zip(("fill", "drop"), parts_of(x), parts_of(out), strict=True):
             shift = source.offset - x.offset
-            shifts = (shift, *(0 for _ in indices), shift)
-            series.add(_nest(machine, source, indices, target, {**params, "mode": part}, shifts), operands)
+            shifts, given = (shift, *(0 for _ in indices), shift), {**params, "mode": part}
+            series.add(print_node(gather, given, (source, *indices), target, machine, shifts), operands)
     box = Indexed(x, tuple(indices), params["axes"], params["batch"], mode)
     if math.prod(box.outer) and box.refuses and (is_empty or not out.spec.size):
         series.add(check_indices(step, machine, box), operands)
     return series.kernel()
-
-
-def _nest(
-    machine: GpuTarget,
-    x: View,
-    indices: Sequence[View],
-    out: View,
-    params: Mapping[str, Any],
-    shifts: Sequence[int] = (),
-) -> DeviceKernel:
-    """One gather as a nest."""
-    inputs = tuple(Symbol(view.spec) for view in (x, *indices))
-    result = Symbol(out.spec)
-    graph = Graph(inputs, (result,), (Node(gather, inputs, (result,), dict(params)),))
-    return print_nest(graph, (x, *indices), (out,), machine, shifts)
 
 
 def _words(view: View) -> View:

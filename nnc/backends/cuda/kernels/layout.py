@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from nnc.backends.cuda.kernels.operands import Operands
+from nnc.backends.cuda.kernels.row_threads import at_least
 from nnc.base.dtypes import accumulator
 from nnc.lower.kernels.domain import is_reduction
 
@@ -66,7 +67,7 @@ def _along(operands: Operands, parts: int) -> Layout:
     units, row = _sizes(operands)
     count = row // width
     members, kept = _members_along(operands, width, units, -(-count // parts))
-    rows = max(min(operands.grids.threads // members, _at_least(units)), operands.grids.lanes // members, 1)
+    rows = max(min(operands.grids.threads // members, at_least(units)), operands.grids.lanes // members, 1)
     return Layout(False, width, members, rows, count, units, kept if parts == 1 else 0, parts)
 
 
@@ -79,7 +80,7 @@ def _across(operands: Operands, parts: int) -> Layout:
     while members > 1 and operands.grids.threads * width * sum(sums) > operands.grids.shared_bytes:
         width, members = (width // 2, members) if width > 1 else (width, members // 2)
     units = columns // width
-    rows = max(min(operands.grids.threads // members, _at_least(units)), operands.grids.lanes // members, 1)
+    rows = max(min(operands.grids.threads // members, at_least(units)), operands.grids.lanes // members, 1)
     return Layout(True, width, members, rows, count, units, 0, parts)
 
 
@@ -88,11 +89,6 @@ def _sizes(operands: Operands) -> tuple[int, int]:
     nest = operands.nest
     rows, row = (math.prod(nest.sizes[loop] for loop in loops) for loops in (nest.outer, nest.row))
     return rows, row
-
-
-def _at_least(count: int) -> int:
-    """Returns the least power of two that is no less."""
-    return 1 << max(count - 1, 0).bit_length()
 
 
 def _members_along(operands: Operands, width: int, rows: int, length: int) -> tuple[int, int]:
@@ -105,7 +101,7 @@ def _members_along(operands: Operands, width: int, rows: int, length: int) -> tu
     while (
         members < operands.grids.most_threads
         and rows * members < operands.grids.busy_threads
-        and 2 * members <= _at_least(length)
+        and 2 * members <= at_least(length)
     ):
         members *= 2
     return members, -(-length // members)
@@ -121,7 +117,7 @@ def _most_kept(operands: Operands, width: int) -> int:
 
 def _members_across(operands: Operands, units: int, length: int) -> int:
     """Threads that share a row across memory, beside neighbours for whole sectors."""
-    columns = min(_at_least(units), operands.grids.lanes)
+    columns = min(at_least(units), operands.grids.lanes)
     members = 1
     while members * columns < operands.grids.threads and 4 * members <= length:
         members *= 2

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from nnc.backends.cuda.kernels.nests import print_nest
+from nnc.backends.cuda.kernels.nests import print_node
 from nnc.backends.cuda.kernels.registry import add_printed
 from nnc.backends.cuda.kernels.series import Series
 from nnc.base.dtypes import TAPE
 from nnc.commands.elementwise import copy
 from nnc.device import CUDA
 from nnc.device.target import GpuTarget
-from nnc.graph import Command, Graph, Node, Symbol, TensorSpec, kernel
+from nnc.graph import Command, TensorSpec, kernel
 from nnc.lower.kernels.axes import in_words, word_of
 from nnc.lower.kernels.launch import DeviceKernel
 from nnc.lower.plan.stages import Step, View, is_contiguous, row_major
@@ -42,12 +42,9 @@ class Copies:
         step = self._step
         shape, strides = in_words(target.spec, source.strides, target.strides)
         spec = TensorSpec(shape, word_of(target.spec.dtype))
-        x, y = Symbol(spec), Symbol(spec)
-        views = [view.show(spec, view.offset, by) for view, by in zip((source, target), strides, strict=True)]
+        x, y = (view.show(spec, view.offset, by) for view, by in zip((source, target), strides, strict=True))
         shifts = source.offset - step.inputs[number].offset, target.offset - step.outputs[0].offset
-        printed = print_nest(
-            Graph((x,), (y,), (Node(copy, (x,), (y,)),)), views[:1], views[1:], self._series.machine, shifts
-        )
+        printed = print_node(copy, {}, (x,), y, self._series.machine, shifts)
         self._series.add(printed, (number, len(step.inputs)))
 
 

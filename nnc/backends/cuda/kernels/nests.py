@@ -11,7 +11,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from nnc.backends.cuda.kernels.elements import print_elements
 from nnc.backends.cuda.kernels.layout import choose_layout
@@ -20,7 +21,7 @@ from nnc.backends.cuda.kernels.rows import print_rows
 from nnc.backends.cuda.kernels.split import choose_parts, print_parts, sum_bytes
 from nnc.backends.cuda.kernels.transposes import find_tiles, print_tiles
 from nnc.device.target import GpuTarget
-from nnc.graph import Graph, TensorSpec
+from nnc.graph import Command, Graph, Node, Symbol, TensorSpec
 from nnc.lower.kernels.launch import DeviceKernel
 from nnc.lower.plan.stages import View
 
@@ -49,6 +50,16 @@ def print_nest(
     parts = choose_parts(graph, [view.spec for view in inputs], machine) if operands.has_workspace else 1
     layout = choose_layout(operands, parts)
     return print_rows(operands, layout) if parts == 1 else print_parts(operands, layout)
+
+
+def print_node(
+    command: Command, params: Mapping[str, Any], inputs: Sequence[View], out: View, machine: GpuTarget,
+    shifts: Sequence[int] = (),
+) -> DeviceKernel:  # fmt: skip
+    """Prints the kernel of one command, as a nest; see `print_nest`."""
+    operands, result = tuple([Symbol(view.spec) for view in inputs]), Symbol(out.spec)
+    graph = Graph(operands, (result,), (Node(command, operands, (result,), dict(params)),))
+    return print_nest(graph, inputs, (out,), machine, shifts)
 
 
 def workspace_bytes(graph: Graph, specs: Sequence[TensorSpec], machine: GpuTarget) -> int:

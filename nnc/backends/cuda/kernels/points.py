@@ -6,10 +6,11 @@ import math
 from collections.abc import Callable, Sequence
 
 from nnc.backends.cuda.kernels.code import GpuCode
+from nnc.backends.cuda.kernels.units import one_launch
 from nnc.base import dtypes
 from nnc.device.target import GpuTarget
 from nnc.lower.kernels.builder import Value
-from nnc.lower.kernels.launch import DeviceKernel, Launch
+from nnc.lower.kernels.launch import DeviceKernel
 from nnc.lower.plan.stages import Step
 
 _SHORT = 1 << 32  # numbers of threads that 32 bits count
@@ -43,9 +44,7 @@ def print_points(stem: str, step: Step, machine: GpuTarget, body: Body) -> Devic
         elements = body(code, index)
         for position, (out, element) in enumerate(zip(outputs, elements, strict=True), count):
             code.store(place(code, f"%p{position}", index, out.strides), code.convert(element, out.spec.dtype))
-    code.ret()
-    launch = Launch(f"@{code.name}", (-(-total // threads), 1, 1), (threads, 1, 1), tuple(range(len(pointers))))
-    return DeviceKernel(code.module(), (launch,))
+    return one_launch(code, total, threads, range(len(pointers)))
 
 
 def place(code: GpuCode, pointer: str, index: Sequence[Value], strides: Sequence[int]) -> str:

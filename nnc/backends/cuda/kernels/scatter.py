@@ -21,7 +21,7 @@ from nnc.backends.cuda.kernels.ordered import Order, sort_updates
 from nnc.backends.cuda.kernels.registry import add_printed
 from nnc.backends.cuda.kernels.segments import join_updates, write_last
 from nnc.backends.cuda.kernels.series import Series
-from nnc.backends.cuda.kernels.units import in_vectors, places_of, unit_of
+from nnc.backends.cuda.kernels.units import in_vectors, places_of
 from nnc.backends.cuda.kernels.writes import Writes, in_parts
 from nnc.base import dtypes
 from nnc.base.dtypes import TAPE, DType
@@ -96,9 +96,7 @@ def _write_each(series: Series, writes: Writes, op: str) -> None:
     lanes = 1
     if not is_atomic:
         axes, lanes = in_vectors(axes, dtype.itemsize, (0, 1), writes.alignment, writes.machine)
-    code = writes.begin("write", writes.threads)
-    unit = unit_of(code, axes.size, writes.threads)
-    with code.when(code.compare("lt", unit, code.like(unit, axes.size))):
+    with writes.each(series, "write", axes.size) as (code, unit):
         to_update, to_row, *to_indices = places_of(code, axes, unit)
         places = [code.offset(writes.index(k), at) for k, at in enumerate(to_indices)]
         row, inside = box.find(code, places, target)
@@ -111,7 +109,6 @@ def _write_each(series: Series, writes: Writes, op: str) -> None:
                 _join_atomically(code, source, place, dtype, op)
             else:
                 _write(code, source, place, dtype, lanes, op)
-    writes.end(series, code, -(-axes.size // writes.threads), writes.threads)
 
 
 def _write(code: GpuCode, source: str, target: str, dtype: DType, lanes: int, op: str) -> None:

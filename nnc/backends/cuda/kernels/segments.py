@@ -13,7 +13,7 @@ from functools import partial
 from nnc.backends.cuda.kernels.code import GpuCode
 from nnc.backends.cuda.kernels.ordered import Order, load_key, row_of, update_of
 from nnc.backends.cuda.kernels.series import Series
-from nnc.backends.cuda.kernels.units import count_below, either, in_vectors, places_of, unit_of
+from nnc.backends.cuda.kernels.units import count_below, either, in_vectors, places_of
 from nnc.backends.cuda.kernels.writes import Writes
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
@@ -27,9 +27,7 @@ def write_last(series: Series, writes: Writes, order: Order) -> None:
     item = writes.target.spec.dtype.itemsize
     columns, lanes = in_vectors(writes.columns, item, (0, 1), writes.row_alignment, writes.machine)
     width = columns.size
-    code = writes.begin("last", writes.threads)
-    unit = unit_of(code, order.count * width, writes.threads)
-    with code.when(code.compare("lt", unit, code.like(unit, order.count * width))):
+    with writes.each(series, "last", order.count * width) as (code, unit):
         n = code.convert(code.div(unit, code.like(unit, width)), dtypes.int64)
         join = _Join(code, writes, order, "set", code.rem(unit, code.like(unit, width)), columns)
         key = join.key(n)
@@ -41,7 +39,6 @@ def write_last(series: Series, writes: Writes, order: Order) -> None:
             aligned = lanes * item
             new = code.load(join.update_at(key), join.dtype, lanes if lanes > 1 else 0, align=aligned)
             code.store(join.target_at(row), new, align=aligned)
-    writes.end(series, code, -(-order.count * width // writes.threads), writes.threads)
 
 
 def join_updates(series: Series, writes: Writes, order: Order) -> None:
@@ -49,13 +46,10 @@ def join_updates(series: Series, writes: Writes, order: Order) -> None:
     op = writes.step.params["op"]
     columns = writes.columns
     for name, count in (("join", order.chunks), ("finish", order.chunks - 1)):
-        code = writes.begin(name, writes.threads)
-        unit = unit_of(code, count * order.width, writes.threads)
-        with code.when(code.compare("lt", unit, code.like(unit, count * order.width))):
+        with writes.each(series, name, count * order.width) as (code, unit):
             chunk = code.convert(code.div(unit, code.like(unit, order.width)), dtypes.int64)
             join = _Join(code, writes, order, op, code.rem(unit, code.like(unit, order.width)), columns)
             (join.chunk if name == "join" else join.finish)(chunk)
-        writes.end(series, code, -(-count * order.width // writes.threads), writes.threads)
 
 
 @dataclass(slots=True)

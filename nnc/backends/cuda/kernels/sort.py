@@ -68,10 +68,8 @@ class _Sort:
     @property
     def axes(self) -> Axes:
         """The other axes, of the operand and of the results."""
-        kept = [k for k in range(self.x.spec.ndim) if k != self.axis]
-        views = [self.x, *(view for view, _ in self.results)]
-        strides = tuple(tuple(view.strides[k] for k in kept) for view in views)
-        return Axes(tuple(self.x.spec.shape[k] for k in kept), strides).ordered(0)
+        strides = (self.x.strides, *(view.strides for view, _ in self.results))
+        return Axes(self.x.spec.shape, strides).without(self.axis).ordered(0)
 
 
 def _first_runs(n: int, wanted: int, words: Words, grids: Grids) -> Runs:

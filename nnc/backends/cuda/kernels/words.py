@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nnc.backends.cuda.kernels.code import GpuCode
+from nnc.base import dtypes
 from nnc.base.dtypes import DType
 from nnc.lower.kernels.builder import Value
 from nnc.lower.kernels.keys import Element, key_of, kinds_with_position, with_position
@@ -38,6 +39,10 @@ class Words:
         key = key_of(code, x, self.descending)
         key = code.select(inside, key, code.like(key, (1 << 8 * key.dtype.itemsize) - 1))
         return with_position(code, key, position)
+
+    def position(self, code: GpuCode, word: Element) -> Value:
+        """Returns the position of a word's element, an int64."""
+        return code.convert(code.convert(word[-1], dtypes.uint32), dtypes.int64)
 
     def arrays(self, code: GpuCode, memory: str, count: int) -> list[str]:
         """Returns the arrays of so many words in memory, one for each register."""

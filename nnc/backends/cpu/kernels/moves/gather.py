@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from nnc.backends.moves import copy_box, fill_box, is_tiny, move_box
-from nnc.backends.printer import Printer, add_native, grain_of, longest, over
+from nnc.backends.printer import Part, Printer, add_native, over
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
 from nnc.commands.index import fill_value
@@ -42,12 +42,10 @@ def _gather(step: Step, machine: Target) -> Native | None:
     outer_out, row_out = box.strides(out)
     axes = Axes(box.outer, (box.outer_strides(x), outer_out, *(index.strides for index in indices))).merged()
     names = ["%in0", "%out0", *(f"%in{k + 1}" for k in range(len(indices)))]
-    axis = longest(axes.shape)
-    count = axes.shape[axis] if axis >= 0 else 1
 
-    def body(code: Code, begin: Value | int, end: Value | int) -> None:
+    def body(code: Code, part: Part) -> None:
         bad = code.slot(code.constant(False, dtypes.bool_)) if box.mode == "error" else None
-        with over(code, axes, names, (axis, begin, end)) as (source, target, *at):
+        with over(code, axes, names, part) as (source, target, *at):
             place, inside = box.locate(code, at, x, bad)
             row = code.offset(source, place)
             _read_row(code, box, row, inside, target, row_out)
@@ -55,9 +53,7 @@ def _gather(step: Step, machine: Target) -> Native | None:
             with code.when(code.read(bad)):
                 printer.refuse(code)
 
-    printer.parts(
-        count, grain_of(count, 2 * out.spec.nbytes + sum(index.spec.nbytes for index in indices), machine), body
-    )
+    printer.along(axes, 2 * out.spec.nbytes + sum(index.spec.nbytes for index in indices), body)
     return printer.native(inline=is_tiny(machine, out.spec, *(index.spec for index in indices)))
 
 

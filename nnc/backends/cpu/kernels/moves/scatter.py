@@ -15,7 +15,7 @@ from typing import Any
 
 from nnc.backends.cpu.kernels.moves.gather import locate_box
 from nnc.backends.moves import copy_box, is_tiny, move_box
-from nnc.backends.printer import Bound, Printer, add_native, grain_of, in_blocks, longest, over
+from nnc.backends.printer import Bound, Part, Printer, add_native, grain_of, longest, over, over_vectors
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
 from nnc.device.target import Target
@@ -72,49 +72,26 @@ def _scatter(step: Step, machine: Target) -> Native | None:
 def convert_whole(printer: Printer, x: View, source: str, out: View, target: str) -> None:
     """Writes a tensor to another one of its shape and perhaps of another dtype; their pointers have these names."""
     axes = Axes(x.spec.shape, (x.strides, out.strides)).ordered(1)
-    axis = longest(axes.shape)
-    count = axes.shape[axis] if axis >= 0 else 1
+    kinds = [x.spec.dtype, out.spec.dtype]
 
-    def body(code: Code, begin: Bound, end: Bound) -> None:
-        _over_rows(
-            code, axes, [source, target], [x.spec.dtype, out.spec.dtype], (axis, begin, end),
-            lambda values: code.convert(values[0], out.spec.dtype), reads_target=False,
-        )  # fmt: skip
+    def body(code: Code, part: Part) -> None:
+        _over_rows(code, axes, [source, target], kinds, part, lambda values: code.convert(values[0], kinds[1]), 1)
 
-    printer.parts(count if axes.size else 0, grain_of(count, x.spec.nbytes + out.spec.nbytes, printer.machine), body)
+    printer.along(axes, x.spec.nbytes + out.spec.nbytes, body)
 
 
 def _over_rows(
-    code: Code,
-    axes: Axes,
-    pointers: list[str],
-    kinds: list[DType],
-    part: tuple[int, Bound, Bound] | None,
-    function: Callable[[list[Value]], Value],
-    *,
-    reads_target: bool,
-) -> None:
-    """Writes `function` of the operands to the last of them, by vectors where the last axis lies dense in all."""
-    last = len(axes.shape) - 1
-    dense = last >= 0 and all(s[last] == kind.itemsize for s, kind in zip(axes.strides, kinds, strict=True))
-    read = kinds if reads_target else kinds[:-1]
-    if not dense:
-        with over(code, axes, pointers, part) as moved:
-            values = [code.load(pointer, kind) for pointer, kind in zip(moved, read, strict=False)]
-            code.store(moved[-1], function(values))
-        return
-    begin, end = part[1:] if part is not None and part[0] == last else (0, axes.shape[last])
-    with over(code, axes.without(last), pointers, part) as rows:
+    code: Code, axes: Axes, pointers: list[str], kinds: list[DType], part: Part | None,
+    function: Callable[[list[Value]], Value], read: int,
+) -> None:  # fmt: skip
+    """Writes `function` of the first so many operands to the last of them, by vectors where the last axis lies dense in all."""
+    sizes = [kind.itemsize for kind in kinds]
 
-        def block(i: Value, lanes: int) -> None:
-            moved = [
-                code.offset(row, code.mul(i, code.integer(kind.itemsize)))
-                for row, kind in zip(rows, kinds, strict=True)
-            ]
-            values = [code.load(pointer, kind, lanes) for pointer, kind in zip(moved, read, strict=False)]
-            code.store(moved[-1], function(values))
+    def write(moved: list[str], lanes: int) -> None:
+        values = [code.load(moved[i], kinds[i], lanes) for i in range(read)]
+        code.store(moved[-1], function(values))
 
-        in_blocks(code, begin, end, 64 // max(kind.itemsize for kind in kinds), block)
+    over_vectors(code, axes, pointers, sizes, part, 64 // max(sizes), write)
 
 
 def _apply(printer: Printer, box: Indexed, updates: View, target: View, name: str, op: str, unique: bool) -> None:
@@ -162,14 +139,14 @@ def _apply(printer: Printer, box: Indexed, updates: View, target: View, name: st
 
 
 def _combine_rows(
-    code: Code, rows: Axes, pointers: list[str], kinds: list[DType], op: str, columns: tuple[int, Bound, Bound] | None
+    code: Code, rows: Axes, pointers: list[str], kinds: list[DType], op: str, columns: Part | None
 ) -> None:
     def combined(values: list[Value]) -> Value:
         new = code.convert(values[0], kinds[1])
         return new if op == "set" else COMBINE[op](code, values[1], new)
 
     axes = rows.ordered(1) if columns is None else rows
-    _over_rows(code, axes, pointers, kinds, columns, combined, reads_target=op != "set")
+    _over_rows(code, axes, pointers, kinds, columns, combined, 1 + (op != "set"))
 
 
 def _dynamic_update_slice(step: Step, machine: Target) -> Native | None:

@@ -111,16 +111,12 @@ class SortRows:
 
     def read(self, code: Code, x: str, begin: Bound, end: Bound, body: Callable[[Value, Value], None]) -> None:
         """Runs `body(position, values)` for a range of positions."""
-        lanes = self.keys.layout.lanes
+        lanes = self.keys.layout.lanes if self.x_step == self.keys.dtype.itemsize else 0
 
         def block(i: Value, lanes: int) -> None:
             body(i, code.load(code.offset(x, code.mul(i, code.integer(self.x_step))), self.keys.dtype, lanes))
 
-        if self.x_step == self.keys.dtype.itemsize:
-            in_blocks(code, begin, end, lanes, block)
-        else:
-            with code.loop(begin, end) as i:
-                block(i, 0)
+        in_blocks(code, begin, end, lanes, block)
 
     def write(self, code: Code, out: str, begin: Bound, end: Bound, arrays: Sequence[str]) -> None:
         """Writes the results of elements in memory, which are sorted."""
@@ -130,11 +126,7 @@ class SortRows:
             result = self.keys.result(code, load_element(code, layout.kinds, arrays, i, lanes))
             code.store(code.offset(out, code.mul(i, code.integer(self.out_step))), result)
 
-        if self.out_step == self.result.itemsize:
-            in_blocks(code, begin, end, layout.lanes, block)
-        else:
-            with code.loop(begin, end) as i:
-                block(i, 0)
+        in_blocks(code, begin, end, layout.lanes if self.out_step == self.result.itemsize else 0, block)
 
     def restore(self, printer: Printer) -> None:
         """A function `(x, out)` that puts NaN and zeros back in the order in which they came."""

@@ -18,7 +18,7 @@ from nnc.backends.cpu.kernels.sorts.radix import MOST_ELEMENTS, Radix
 from nnc.backends.cpu.kernels.sorts.rows import Keys, Noted, SortRows
 from nnc.backends.cpu.kernels.sorts.shared import Shared
 from nnc.backends.moves import row
-from nnc.backends.printer import Printer, add_native, grain_of, longest, over
+from nnc.backends.printer import Part, Printer, add_native, over
 from nnc.base import dtypes
 from nnc.device.target import Target
 from nnc.graph import TensorSpec
@@ -188,8 +188,6 @@ def print_sorts(printer: Printer, rows: SortRows, x: str, out: str) -> None:
     """Sorts all rows."""
     keys, n = rows.keys, rows.n
     nbytes = 8 * n * (n.bit_length() + 4) // 4  # as if moved
-    axis = longest(rows.axes.shape)
-    count = rows.axes.shape[axis] if axis >= 0 else 1
     if not rows.axes.size or not n:
         return
     if keys.restores:
@@ -200,11 +198,11 @@ def print_sorts(printer: Printer, rows: SortRows, x: str, out: str) -> None:
     if n > keys.layout.block:
         add_sort(printer, keys.layout)
 
-    def body(code: Code, begin: Value | int, end: Value | int) -> None:
-        with over(code, rows.axes, [x, out], (axis, begin, end)) as (source, target):
+    def body(code: Code, part: Part) -> None:
+        with over(code, rows.axes, [x, out], part) as (source, target):
             (in_memory if n > keys.layout.block else in_registers)(code, rows, source, target)
 
-    printer.parts(count, grain_of(count, nbytes * rows.axes.size, printer.machine), body)
+    printer.along(rows.axes, nbytes * rows.axes.size, body)
 
 
 def _sort_long(printer: Printer, rows: SortRows, x: str, out: str) -> None:

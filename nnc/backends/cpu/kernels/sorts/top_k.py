@@ -14,7 +14,7 @@ from nnc.backends.cpu.kernels.sorts.order import sort_function
 from nnc.backends.cpu.kernels.sorts.quicksort import count_lanes
 from nnc.backends.cpu.kernels.sorts.rows import Keys, SortRows
 from nnc.backends.cpu.kernels.sorts.sort import can_sort_rows, print_sorts, workspace_of
-from nnc.backends.printer import Printer, add_native, grain_of, longest, over
+from nnc.backends.printer import Part, Printer, add_native, over
 from nnc.base import dtypes
 from nnc.device.target import Target
 from nnc.graph import TensorSpec
@@ -121,16 +121,14 @@ def _top_k(step: Step, machine: Target) -> Native | None:
     printer = Printer(step, machine, workspace=_workspace(step.input_specs, step.params, machine) > 0)
     if not places.spec.size:
         return printer.native(inline=True)
-    chosen = longest(rows.axes.shape)
-    count = rows.axes.shape[chosen] if chosen >= 0 else 1
     if _selects(rows.n, rows.kept, keys):
         printer.add(sort_function("KERNEL.sort", keys.layout))
 
-        def body(code: Code, begin: Value | int, end: Value | int) -> None:
-            with over(code, rows.axes, ["%in0", "%out1"], (chosen, begin, end)) as (source, target):
+        def body(code: Code, part: Part) -> None:
+            with over(code, rows.axes, ["%in0", "%out1"], part) as (source, target):
                 _select(code, rows, source, target)
 
-        printer.parts(count, grain_of(count, x.spec.nbytes, machine), body)
+        printer.along(rows.axes, x.spec.nbytes, body)
     else:
         print_sorts(printer, rows, "%in0", "%out1")
     axes = Axes(places.spec.shape, (x.strides, places.strides, values.strides)).without(axis).merged()
