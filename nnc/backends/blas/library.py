@@ -12,6 +12,7 @@ from functools import cache
 import numpy as np
 
 from nnc.base.dtypes import DType
+from nnc.base.machine import address_of
 from nnc.errors import BackendError
 
 
@@ -27,7 +28,7 @@ class Lapack:
 
     def address(self, symbol: str) -> int:
         """Returns the address of a function."""
-        found = ctypes.cast(getattr(self.functions, symbol), c_void_p).value
+        found = address_of(self.functions, symbol)
         if found is None:
             raise BackendError(f"LAPACK has no function {symbol}")
         return found
@@ -68,7 +69,7 @@ def lapack() -> Lapack | None:
                 found = Lapack(ctypes.CDLL(str(file.locate())))
                 for routine in ("potrf", "gesv", "getrf", "geqrf", "orgqr", "syevd", "gesdd", "gees", "trsyl", "gemm"):
                     found.address(found.symbol(routine, np.dtype(np.float64)))
-            except (OSError, AttributeError):
+            except (OSError, BackendError):
                 continue
             return found
     return None

@@ -24,7 +24,7 @@ from nnc.backends.onednn.interpose import can_interpose, imported, interpose
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
 from nnc.base.fork import fork_waits
-from nnc.base.machine import description_of, read_text
+from nnc.base.machine import address_of, description_of, read_text
 from nnc.commands.pack import Blocks
 from nnc.errors import BackendError
 
@@ -106,7 +106,7 @@ class Library:
 
     def address(self, name: str) -> int:
         """Returns the address of a C function, for compiled code."""
-        found = ctypes.cast(getattr(self.functions, name), c_void_p).value
+        found = address_of(self.functions, name)
         if found is None:
             raise BackendError(f"oneDNN has no function {name}")
         return found

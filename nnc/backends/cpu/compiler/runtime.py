@@ -17,6 +17,7 @@ from nnc.backends.cpu.compiler.prefetch import PREPARE, prepare_text
 from nnc.backends.cpu.threads.openmp import Openmp
 from nnc.backends.cpu.threads.pool import ALONE, POOL_CALLS, POOL_EXPORTS, Pool, pool_text
 from nnc.backends.cpu.threads.team import STANDINS, TEAM_CALLS, TEAM_TEXT, thread_key
+from nnc.base.machine import address_of
 from nnc.device import machine_of_device
 from nnc.device.target import Target
 
@@ -58,14 +59,6 @@ _MATHS = tuple(
     )
     for kind in ("", "f")
 )  # fmt: skip
-
-
-def address_of(library: ctypes.CDLL, name: str) -> int | None:
-    """Returns the address of a function of a C library; None where it has no such function."""
-    try:
-        return ctypes.cast(getattr(library, name), ctypes.c_void_p).value
-    except AttributeError:
-        return None
 
 
 @dataclass(frozen=True, eq=False)
