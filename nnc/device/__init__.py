@@ -1,8 +1,18 @@
 """Devices: the protocol that each implements, and the ones that there are."""
 
 from nnc.base.options import CPU
-from nnc.device.kinds import DeviceKind, kind_of, load_kernels, machine_of, machine_of_device, register_kind
-from nnc.device.known import check_program, devices, find_device, interpreter_of
+from nnc.device.kinds import (
+    DeviceKind,
+    check_program,
+    devices,
+    find_device,
+    interpreter_of,
+    kind_of,
+    load_kernels,
+    machine_of,
+    machine_of_device,
+    register_kind,
+)
 from nnc.device.protocol import (
     CUDA,
     Accelerator,

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from nnc.base.dtypes import bfloat16
-from nnc.device.known import find_device, interpreter_of
+from nnc.device.kinds import find_device, interpreter_of
 from nnc.errors import ArgumentTypeError, NncError, UnsupportedError, user_error
 
 NDArray = np.ndarray[Any, Any]

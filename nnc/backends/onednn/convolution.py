@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from nnc.backends.native_runs import cpu_compiler, run_native
+from nnc.backends.numpy_ref import run_by_graph
 from nnc.backends.onednn.calls import Call, Correction, Operand, calls_native
 from nnc.backends.onednn.epilogue import Combine, post_ops_of
 from nnc.backends.onednn.library import (
@@ -48,7 +49,7 @@ from nnc.commands.conv import conv
 from nnc.commands.pack import Blocks, packed_shape
 from nnc.commands.windows import Padding, Shape
 from nnc.device.target import Convolutions, Target
-from nnc.errors import BackendError, InternalError
+from nnc.errors import BackendError
 from nnc.graph import Attribute, Command, Graph, Kernel, TensorSpec, add_kernel, infer_specs
 from nnc.graph import command as get_command
 from nnc.graph.registry import KernelFactory
@@ -689,13 +690,9 @@ def _native_joined(machine: Target, step: Step) -> Native | None:
     return _calls(problem, step, graph.nodes[0].params["groups"])
 
 
-def _run_joined(inputs: Arrays, outputs: Arrays, params: Params) -> None:
-    raise InternalError("a convolution with an epilogue is run by its graph where it is not compiled")
-
-
 def _joined(machine: Target) -> Kernel:
     able, workspace = partial(_supports_joined, machine), partial(_workspace_joined, machine)
-    return Kernel("onednn", _run_joined, able, 20, workspace, partial(_native_joined, machine), in_place=False)
+    return Kernel("onednn", run_by_graph, able, 20, workspace, partial(_native_joined, machine), in_place=False)
 
 
 # Primitives may put sums of some of the terms into the result before they read the operand combined with it: windows are cut where

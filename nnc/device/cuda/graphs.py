@@ -151,13 +151,13 @@ class Capture:
 
     def _launch(self, function: int, *arguments: int) -> None:
         *sizes, stream, parameters, _ = arguments
-        addresses = _addresses(parameters, self._kernels[function])
+        addresses = addresses_at(parameters, self._kernels[function])
         self._tracker.launch(stream, Kernel(function, tuple(sizes)), addresses)
 
     def _run(self, step: int, stream: int, parameters: int) -> None:
         count, run = self._steps[step]
         work = Call(run) if isinstance(run, CapturedCall) else PythonStep(run)
-        self._tracker.launch(stream, work, _addresses(parameters, count))
+        self._tracker.launch(stream, work, addresses_at(parameters, count))
 
 
 class UncapturedError(NncError):
@@ -340,7 +340,8 @@ def _parameters(kernel: Kernel, addresses: Sequence[int]) -> tuple[KernelParamet
     return made, (values, pointers)
 
 
-def _addresses(parameters: int, count: int) -> list[int]:
+def addresses_at(parameters: int, count: int) -> list[int]:
+    """Returns so many addresses, to which the parameters of a launch point."""
     pointers = (ctypes.c_void_p * count).from_address(parameters) if count else ()
     return [ctypes.c_uint64.from_address(at or 0).value for at in pointers]
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nnc.backends.cpu.compiler import llvm
-from nnc.backends.cpu.compiler.llvm import ANSWER, NOTICE, REQUEST, Recipe
+from nnc.backends.cpu.compiler.llvm import ANSWER, NOTICE, REQUEST, Recipe, encode
 from nnc.base.fork import fork_waits, new_lock, reset_after_fork, undisturbed
 
 _IDLE = 3.0  # seconds without work; then it ends
@@ -97,7 +97,7 @@ class LlvmProcess:
         Raises:
             GoneError: the process takes no more requests.
         """
-        content, how = text.encode(), recipe.encode().encode()
+        content, how = text.encode(), encode(recipe).encode()
         with self._changed:
             if not self._is_open:
                 raise GoneError("it has ended")

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from functools import cache, partial
 from pathlib import Path
 
-from nnc.backends.cpu.compiler.llvm import KERNEL
+from nnc.backends.cpu.compiler.llvm import KERNEL, encode
 from nnc.backends.cpu.compiler.llvm_process import Answer, GoneError, Helper, find_command
 from nnc.backends.cpu.compiler.llvmlite_library import find_library, llvmlite_version
 from nnc.base.machine import usable_threads
@@ -49,7 +49,7 @@ class PtxCompiler:
             )
         self.target, self._helper, self.compiled = target, Helper(command), 0
         self._cache = Cache(folder) if folder is not None else None
-        self._made_for = {"machine": target, "llvm": f"llvmlite {llvmlite_version()}", "recipe": KERNEL.encode()}
+        self._made_for = {"machine": target, "llvm": f"llvmlite {llvmlite_version()}", "recipe": encode(KERNEL)}
 
     def compile_all(self, texts: Sequence[str]) -> list[str]:
         """Returns the PTX of modules, which are compiled in parallel.

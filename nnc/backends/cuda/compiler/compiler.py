@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from hashlib import sha256
-from typing import Any
 
 from nnc.backends.cuda.compiler.assembling import OBJECTS, to_ptx
 from nnc.backends.cuda.compiler.linking import find_linker
 from nnc.base.options import Options
 from nnc.lower.kernels.launch import DeviceKernel
-from nnc.lower.kernels.native import Function, Native
 from nnc.run.background import in_background
-from nnc.run.prefetch import Prefetch, ProgramCompiler
+from nnc.run.prefetch import ProgramCompiler
 from nnc.run.store.cache import Cache
 
 
@@ -21,27 +19,8 @@ class CudaCompiler:
     """Implements `ProgramCompiler` and `Assembler`; `host` compiles the entries."""
 
     def __init__(self, host: ProgramCompiler) -> None:
-        self._host = host
-
-    def works(self) -> bool:
-        """Whether entries can be compiled."""
-        return self._host.works()
-
-    def expect(self, wanted: Native | str | None = None) -> None:
-        """Announces an entry."""
-        self._host.expect(wanted)
-
-    def load(self, natives: Sequence[Native]) -> Sequence[Function]:
-        """Returns the functions of kernels for the CPU."""
-        return self._host.load(natives)
-
-    def load_entry(self, text: str, symbols: Mapping[str, int], held: Any) -> Function:
-        """Returns the function `@ENTRY` of a program."""
-        return self._host.load_entry(text, symbols, held)
-
-    def prefetch(self) -> Prefetch:
-        """Returns a block that prefetches memory of the host."""
-        return self._host.prefetch()
+        self.works, self.expect, self.load = host.works, host.expect, host.load
+        self.load_entry, self.prefetch = host.load_entry, host.prefetch
 
     def assemble(self, kernels: Sequence[DeviceKernel], target: str) -> str:
         """Returns the PTX of kernels, in one module.
@@ -69,10 +48,8 @@ class CudaCompiler:
         folder = Options.from_environment().cache_folder
         if folder is None:
             return linker.link(ptx, target).cubin
-        cache, key = (
-            Cache(folder),
-            {"text": sha256(ptx.encode()).hexdigest(), "machine": target, "nvjitlink": linker.version},
-        )
+        cache = Cache(folder)
+        key = {"text": sha256(ptx.encode()).hexdigest(), "machine": target, "nvjitlink": linker.version}
         found = cache.read_bytes(OBJECTS, key)
         if found:
             return found[0]

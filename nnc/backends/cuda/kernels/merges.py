@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from nnc.backends.cuda.kernels.code import GpuCode
-from nnc.backends.cuda.kernels.words import Words
+from nnc.backends.cuda.kernels.networks import Words
 from nnc.base import dtypes
 from nnc.lower.kernels.builder import Carried, Value
 from nnc.lower.kernels.keys import Element, comes_before, load_element, store_element

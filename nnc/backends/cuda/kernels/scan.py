@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from nnc.backends.cuda.kernels.code import GpuCode
+from nnc.backends.cuda.kernels.layout import choose_row_threads
 from nnc.backends.cuda.kernels.prefixes import Prefixes, memory_dtype
 from nnc.backends.cuda.kernels.registry import add_printed
-from nnc.backends.cuda.kernels.row_threads import choose_row_threads
 from nnc.base import dtypes
 from nnc.commands.rules import cumulative
 from nnc.device.target import GpuTarget

@@ -14,12 +14,11 @@ from typing import Any
 
 from nnc.backends.cuda.kernels.checks import check_indices
 from nnc.backends.cuda.kernels.code import GpuCode
-from nnc.backends.cuda.kernels.few import write_few
 from nnc.backends.cuda.kernels.gather import boxes
 from nnc.backends.cuda.kernels.moves import Copies
 from nnc.backends.cuda.kernels.ordered import Order, sort_updates
 from nnc.backends.cuda.kernels.registry import add_printed
-from nnc.backends.cuda.kernels.segments import join_updates, write_last
+from nnc.backends.cuda.kernels.segments import join_updates, write_few, write_last
 from nnc.backends.cuda.kernels.series import Series
 from nnc.backends.cuda.kernels.units import in_vectors, places_of
 from nnc.backends.cuda.kernels.writes import Writes, in_parts

@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from nnc.backends.cuda.kernels.code import GpuCode
+from nnc.backends.cuda.kernels.layout import at_least
 from nnc.backends.cuda.kernels.merges import Merge, Runs, row_pair_tile
-from nnc.backends.cuda.kernels.networks import Network
+from nnc.backends.cuda.kernels.networks import MOST_ELEMENTS, Network, Words
 from nnc.backends.cuda.kernels.registry import add_printed
-from nnc.backends.cuda.kernels.row_threads import at_least
-from nnc.backends.cuda.kernels.words import MOST_ELEMENTS, Words
 from nnc.base import dtypes
 from nnc.device.target import GpuTarget, Grids
 from nnc.graph import TensorSpec

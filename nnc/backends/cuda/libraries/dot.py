@@ -16,6 +16,7 @@ from nnc.backends.cuda.libraries.cublaslt import CublasLt, LtProblem, LtProduct,
 from nnc.backends.cuda.libraries.cupy_arrays import queue as queue_on_cupy
 from nnc.backends.cuda.libraries.cupy_arrays import queue_function
 from nnc.backends.cuda.libraries.epilogue import ProductEpilogue, finish_of
+from nnc.backends.numpy_ref import run_by_graph
 from nnc.backends.products import Axis, Gemm, Matrix, gemm_of, make_product
 from nnc.commands.contract import dot
 from nnc.device import CUDA
@@ -271,10 +272,6 @@ def _compute(finish: ProductEpilogue, product: Mapping[str, Any], x: Any, y: Any
     return finish.apply(reference[dot](x, y, **product), *(bias or (None,)))
 
 
-def _run_joined(inputs: Sequence[Any], outputs: Sequence[Any], params: Mapping[str, Any]) -> None:
-    raise InternalError("a product with an epilogue is run by its graph where it is not compiled")
-
-
 def _queue_joined(machine: Target, step: Step, device: Any, precision: str) -> Queue:
     """Returns the function that queues a product with an epilogue."""
     found = _finish(step.graphs[0], machine)
@@ -295,7 +292,7 @@ add_kernel(dot, Kernel(BACKEND, _run, _supports, workspace=_workspace, device=CU
 def _joined(machine: Target) -> Kernel:
     return Kernel(
         BACKEND,
-        _run_joined,
+        run_by_graph,
         partial(_supports_joined, machine),
         workspace=_workspace_joined,
         in_place=False,

@@ -116,17 +116,9 @@ class _State:
                 block.store(scores, j, w, weight)
                 code.write(sums, code.add(code.read(sums), weight))
             block.store(self.sums, 0, w, code.read(sums))
-        block.products.print(
-            code,
-            values.turned,
-            scores,
-            self.total,
-            rows,
-            n,
-            block.width,
-            factors=self.factors,
-            divisor=rows,
-            ahead=[ahead],
+        sizes = rows, n, block.width
+        block.helpers.multiply(
+            code, values.turned, scores, self.total, *sizes, factors=self.factors, divisor=rows, ahead=[ahead]
         )
 
     def finish(self, block: QueryBlock, out: MatrixPlace, logarithms: str, step: int) -> None:

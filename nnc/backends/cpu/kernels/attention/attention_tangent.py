@@ -68,6 +68,12 @@ class _Tangent:
         total = block.room(form.value_features)
         block.fill(total, form.value_features, 0)
 
+        def weigh(j: Value, w: int, x: Value) -> Value:
+            """Multiplies a change by its weight, and adds it up."""
+            change = code.mul(x, block.load(weights, j, w))
+            code.write(sums[w], code.add(code.read(sums[w]), change))
+            return change
+
         def keys(key: Value, n: Value, end: Value) -> None:
             close = block.near(k.rows.at(code, key), n, block.tiling.keys, form.features)
             ahead = k.ahead(block, key, end), q.following(block)
@@ -75,7 +81,7 @@ class _Tangent:
             block.weigh(weights, n, shifts)
             if set(self.wrt) - {2}:
                 self._print_changes(block, close, turned, moved, at, changes, key, n, end)
-                self._weigh(block, weights, changes, sums, n)
+                block.change(changes, n, weigh)
                 self._add(block, v, changes, total, key, n, end)
             if 2 in moved:
                 self._add(block, moved[2], weights, total, key, n, end)
@@ -102,34 +108,14 @@ class _Tangent:
             view = self.views[place]
             block.add_extra(Extra.of(self.names[place], view), at[place], changes, key, n)
 
-    def _weigh(
-        self, block: QueryBlock, weights: MatrixPlace, changes: MatrixPlace, sums: Sequence[Slot], n: Value
-    ) -> None:
-        """Multiplies changes by the weights, and sums them."""
-        code = block.code
-
-        def weigh(j: Value, w: int, x: Value) -> Value:
-            change = code.mul(x, block.load(weights, j, w))
-            code.write(sums[w], code.add(code.read(sums[w]), change))
-            return change
-
-        block.change(changes, n, weigh)
-
     def _add(
-        self,
-        block: QueryBlock,
-        values: Tokens,
-        factors: MatrixPlace,
-        total: MatrixPlace,
-        key: Value,
-        n: Value,
-        end: Value,
-    ) -> None:
+        self, block: QueryBlock, values: Tokens, factors: MatrixPlace, total: MatrixPlace, key: Value, n: Value, end: Value
+    ) -> None:  # fmt: skip
         """Adds values by factors."""
         code, columns = block.code, block.form.value_features
         rows = block.near(values.rows.at(code, key), n, block.tiling.keys, columns).turned
         ahead = [values.ahead(block, key, end)]
-        block.products.print(
+        block.helpers.multiply(
             code, rows, factors, total, columns, n, block.width, adds=True, divisor=columns, ahead=ahead
         )
 
@@ -150,8 +136,4 @@ class _Tangent:
             write_row(code, place, 0, step, value, block.inside(w), value.dtype.itemsize)
 
 
-def _native(step: Step, machine: Target) -> Native | None:
-    return _Tangent(step, machine).native()
-
-
-add_native("attention_tangent", _native, _supports)
+add_native("attention_tangent", lambda step, machine: _Tangent(step, machine).native(), _supports)

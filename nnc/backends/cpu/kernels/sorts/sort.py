@@ -11,12 +11,10 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+from nnc.backends.cpu.kernels.sorts.long_rows import MOST_ELEMENTS, Pieces, Radix, Shared
 from nnc.backends.cpu.kernels.sorts.order import SortLayout, sort_function, sort_registers
-from nnc.backends.cpu.kernels.sorts.pieces import Pieces
 from nnc.backends.cpu.kernels.sorts.quicksort import has_quicksort, quicksort
-from nnc.backends.cpu.kernels.sorts.radix import MOST_ELEMENTS, Radix
 from nnc.backends.cpu.kernels.sorts.rows import Keys, Noted, SortRows
-from nnc.backends.cpu.kernels.sorts.shared import Shared
 from nnc.backends.moves import row
 from nnc.backends.printer import Part, Printer, add_native, over
 from nnc.base import dtypes

@@ -18,7 +18,7 @@ import pytest
 
 from nnc.backends.cpu.compiler import elf, llvm, llvm_process
 from nnc.backends.cpu.compiler.engine import Engine
-from nnc.backends.cpu.compiler.llvm import CALLS, INLINED, KERNEL, NOTICE, REQUEST, Llvm, Recipe
+from nnc.backends.cpu.compiler.llvm import CALLS, INLINED, KERNEL, NOTICE, REQUEST, Llvm, Recipe, decode, encode
 from nnc.backends.cpu.compiler.llvm_process import Answer, GoneError, Helper, LlvmProcess, find_command
 from nnc.backends.cpu.compiler.llvmlite_library import find_library
 from nnc.errors import InternalError
@@ -70,7 +70,7 @@ def answered(helper: Helper, of: str, recipe: Recipe = KERNEL) -> bytes:
 
 @pytest.mark.parametrize("recipe", [KERNEL, INLINED, CALLS])
 def test_it_compiles_the_same_code_as_llvm_here(helper: Helper, recipe: Recipe) -> None:
-    assert Recipe.decode(recipe.encode()) == recipe
+    assert decode(encode(recipe)) == recipe
     assert answered(helper, text(1), recipe) == Llvm(LIBRARY).compile(text(1), recipe)
 
 
