@@ -19,18 +19,10 @@ import numpy as np
 
 from nnc.backends.native_runs import cpu_compiler, run_native
 from nnc.backends.numpy_ref import run_by_graph
+from nnc.backends.onednn import library as dnnl
 from nnc.backends.onednn.calls import Call, Correction, Operand, calls_native
 from nnc.backends.onednn.epilogue import Combine, post_ops_of
 from nnc.backends.onednn.library import (
-    CONVOLUTION_DIRECT,
-    DIFF_DST,
-    DIFF_SRC,
-    DIFF_WEIGHTS,
-    DST,
-    FORWARD_TRAINING,
-    SCRATCHPAD,
-    SRC,
-    WEIGHTS,
     Attributes,
     Binary,
     Eltwise,
@@ -88,9 +80,13 @@ class _Form:
 _forms: Attribute[_Form] = Attribute(
     "onednn_convolution", "the form in which oneDNN knows a convolution, or one of its gradients"
 )
-_forms.set("conv", _Form((X, W, Y), (SRC, WEIGHTS, DST), "convolution_forward"))
-_forms.set("conv_input_grad", _Form((Y, W, X), (DIFF_SRC, WEIGHTS, DIFF_DST), "convolution_backward_data"))
-_forms.set("conv_weight_grad", _Form((X, Y, W), (SRC, DIFF_WEIGHTS, DIFF_DST), "convolution_backward_weights"))
+_forms.set("conv", _Form((X, W, Y), (dnnl.SRC, dnnl.WEIGHTS, dnnl.DST), "convolution_forward"))
+_forms.set(
+    "conv_input_grad", _Form((Y, W, X), (dnnl.DIFF_SRC, dnnl.WEIGHTS, dnnl.DIFF_DST), "convolution_backward_data")
+)
+_forms.set(
+    "conv_weight_grad", _Form((X, Y, W), (dnnl.SRC, dnnl.DIFF_WEIGHTS, dnnl.DIFF_DST), "convolution_backward_weights")
+)
 
 
 @dataclass(frozen=True)
@@ -230,13 +226,13 @@ def _create(
     attributes = Attributes(post_ops) if post_ops else plain()
     (x, w, y), operation = tensors, problem.form.operation
     forward = PrimitiveDesc.create(
-        "convolution_forward", FORWARD_TRAINING, CONVOLUTION_DIRECT, x, w, None, y, *windows, attributes
+        "convolution_forward", dnnl.FORWARD_TRAINING, dnnl.CONVOLUTION_DIRECT, x, w, None, y, *windows, attributes
     )
     if problem.form.sought == Y:
         desc = forward
     else:
         bias = (None,) if problem.form.sought == W else ()
-        desc = PrimitiveDesc.create(operation, CONVOLUTION_DIRECT, x, w, *bias, y, *windows, forward, attributes)
+        desc = PrimitiveDesc.create(operation, dnnl.CONVOLUTION_DIRECT, x, w, *bias, y, *windows, forward, attributes)
     if is_plain:
         desc.skip_to_reference()  # which reads the description of the forward pass: both are held until here
     return desc
@@ -393,12 +389,12 @@ class _Draft:
         """Returns the call whose scratchpad begins at that byte of the workspace, which that pointer points to."""
         operands = [Operand(r, desc, workspace if p == "workspace" else p, at) for r, desc, p, at in self.operands]
         if self.desc.scratchpad_bytes:
-            operands.append(Operand(SCRATCHPAD, self._scratchpad, workspace, scratchpad))
+            operands.append(Operand(dnnl.SCRATCHPAD, self._scratchpad, workspace, scratchpad))
         return Call(Primitive.of(self.desc) if is_made else self.desc, tuple(operands))
 
     @cached_property
     def _scratchpad(self) -> MemoryDesc:
-        return self.desc.desc(SCRATCHPAD)
+        return self.desc.desc(dnnl.SCRATCHPAD)
 
 
 @dataclass(frozen=True)
@@ -463,7 +459,7 @@ def _plan(problem: _ConvolutionShape, strides: _AllStrides, inside: PrimitiveDes
         used += -(-wanted.nbytes // _ALIGNMENT) * _ALIGNMENT
         source, target = (inner, outer) if pointer == "out0" else (outer, inner)
         reorder = PrimitiveDesc.reorder(source[0], target[0])
-        (after if pointer == "out0" else before).append(_Draft(reorder, ((SRC, *source), (DST, *target))))
+        (after if pointer == "out0" else before).append(_Draft(reorder, ((dnnl.SRC, *source), (dnnl.DST, *target))))
     for index, op in enumerate(problem.post_ops):
         if isinstance(op, Combine):
             operands.append((post_op_argument(index), _combined(problem, op, lying[Y]), f"in{op.operand}", 0))
@@ -518,7 +514,7 @@ def _product(problem: _ConvolutionShape, strides: _AllStrides) -> _Plan | None:
         return None
     if desc.implementation.startswith("ref"):
         return None
-    operands = zip((SRC, WEIGHTS, DST), (left, right, out), pointers, (0, 0, 0), strict=True)
+    operands = zip((dnnl.SRC, dnnl.WEIGHTS, dnnl.DST), (left, right, out), pointers, (0, 0, 0), strict=True)
     return _Plan((_Draft(desc, tuple(operands)),), 0, desc.scratchpad_bytes)
 
 
@@ -558,7 +554,7 @@ def _layout(problem: _ConvolutionShape, once: bool) -> str | None:
     chosen = _choose(problem, strides)
     if chosen is None or (not once and _product(problem, strides) is not None):
         return None
-    wanted = chosen.desc.desc(WEIGHTS)
+    wanted = chosen.desc.desc(dnnl.WEIGHTS)
     blocks = wanted.blocks(problem.dtype)
     if blocks is None or wanted.same_as(MemoryDesc.strided(spec.shape, spec.dtype, strides[W])):
         return None

@@ -7,11 +7,10 @@ import threading
 from collections.abc import Iterable
 from typing import Any
 
-from nnc.device.cuda.context import Context
+from nnc.device.cuda.context import Context, CudaStream
 from nnc.device.cuda.graphs import Capture, CudaGraph, StepRun, addresses_at
 from nnc.device.cuda.libraries import failure
 from nnc.device.cuda.library_calls import Record, RepeatedCall
-from nnc.device.cuda.streams import CudaStream
 from nnc.device.driver import FAILED, RUN_STEP, SIGNATURES, c_function, place_in_table
 
 

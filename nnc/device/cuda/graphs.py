@@ -17,9 +17,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from nnc.device.capture import Node, Tracker
-from nnc.device.cuda.context import Context
+from nnc.device.cuda.context import Context, CudaStream
 from nnc.device.cuda.libraries import failure
-from nnc.device.cuda.streams import CudaStream
 from nnc.device.driver import FAILED, RUN_STEP, SIGNATURES, c_function
 from nnc.errors import DeviceError, InternalError, NncError, user_error
 

@@ -15,8 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from nnc.base.fork import new_rlock
-from nnc.device.cuda.context import Context
-from nnc.device.cuda.streams import CudaEvent, CudaStream, Handle
+from nnc.device.cuda.context import Context, CudaEvent, CudaStream, Handle
 from nnc.device.protocol import Block, Event, NDArray
 from nnc.errors import OutOfMemoryError, user_error
 

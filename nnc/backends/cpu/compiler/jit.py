@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from nnc.backends.cpu.compiler.engine import Engine, LoadedObjects
-from nnc.backends.cpu.compiler.llvm import CALLS, INLINED, KERNEL, LIGHT, Recipe
 from nnc.backends.cpu.compiler.object_cache import Objects
 from nnc.backends.cpu.compiler.prefetch import PREPARE, Prefetcher
 from nnc.backends.cpu.compiler.runtime import Runtime
 from nnc.backends.cpu.threads.team import STANDINS
 from nnc.backends.cpu.threads.threads import threads
+from nnc.backends.llvm.llvm import CALLS, INLINED, KERNEL, LIGHT, Recipe
 from nnc.base.fork import new_lock
 from nnc.base.options import Options, chosen_cpu
 from nnc.lower.kernels.native import Native

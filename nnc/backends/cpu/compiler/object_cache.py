@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from nnc.backends.cpu.compiler.engine import Engine
-from nnc.backends.cpu.compiler.llvm import KERNEL, Recipe, encode
+from nnc.backends.llvm.llvm import KERNEL, Recipe, encode
 from nnc.base.fork import undisturbed
 from nnc.run.background import in_background
 from nnc.run.store.cache import Cache

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from nnc.backends.cuda.compiler.assembling import join
+from nnc.backends.cuda.compiler.compiler import join
 from nnc.device.target import GpuTarget
 from nnc.lower.kernels.launch import DeviceKernel
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 import nnc
-from nnc.backends.cuda.compiler.assembling import to_ptx
+from nnc.backends.cuda.compiler.compiler import to_ptx
 from nnc.backends.cuda.compiler.linking import Linker, find_linker
 from nnc.errors import InternalError
 from tests.devices.test_programs_on_sim import arguments_of

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from nnc.backends.cpu.compiler.llvm import KERNEL, SIGNATURES, Llvm
+from nnc.backends.llvm.llvm import KERNEL, SIGNATURES, Llvm
 
 _KNOWN = ("0.50.",)  # the versions whose functions are known to be as `SIGNATURES` says; the others are asked
 

@@ -19,8 +19,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 
-from nnc.backends.cpu.compiler import llvm
-from nnc.backends.cpu.compiler.llvm import ANSWER, NOTICE, REQUEST, Recipe, encode
+from nnc.backends.llvm import llvm
+from nnc.backends.llvm.llvm import ANSWER, NOTICE, REQUEST, Recipe, encode
 from nnc.base.fork import fork_waits, new_lock, reset_after_fork, undisturbed
 
 _IDLE = 3.0  # seconds without work; then it ends
