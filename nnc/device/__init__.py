@@ -13,18 +13,7 @@ from nnc.device.kinds import (
     machine_of_device,
     register_kind,
 )
-from nnc.device.protocol import (
-    CUDA,
-    Accelerator,
-    Block,
-    Device,
-    Elements,
-    Event,
-    Pool,
-    SharingDevice,
-    Stream,
-    Transfer,
-)
+from nnc.device.protocol import CUDA, Accelerator, Block, Device, Elements, SharingDevice
 
 __all__ = [
     "CPU",
@@ -34,11 +23,7 @@ __all__ = [
     "Device",
     "DeviceKind",
     "Elements",
-    "Event",
-    "Pool",
     "SharingDevice",
-    "Stream",
-    "Transfer",
     "check_program",
     "devices",
     "find_device",

@@ -38,7 +38,6 @@ class Lapack:
 
         `arguments` are those before `work`: letters, sizes, and None for tensors. Routines without integer workspace ask for 0.
         """
-        integers = routine in ("syevd",)
         work, iwork, info, query = np.zeros(1, dtype), c_int64(0), c_int64(0), c_int64(-1)
         given = [
             argument
@@ -49,7 +48,7 @@ class Lapack:
             for argument in arguments
         ]
         given += [work.ctypes.data_as(c_void_p), byref(query)]
-        if integers:
+        if routine == "syevd":
             given += [byref(iwork), byref(query)]
         elif routine in ("gesdd", "gees"):
             given.append(byref(iwork))

@@ -11,13 +11,12 @@ from typing import Any
 import nnc.backends.cuda.kernels.arg_reduce
 import nnc.backends.cuda.kernels.complexes
 import nnc.backends.cuda.kernels.fills
-import nnc.backends.cuda.kernels.gather
+import nnc.backends.cuda.kernels.indexed
 import nnc.backends.cuda.kernels.moves
 import nnc.backends.cuda.kernels.nests
 import nnc.backends.cuda.kernels.points
 import nnc.backends.cuda.kernels.pooling
 import nnc.backends.cuda.kernels.scan
-import nnc.backends.cuda.kernels.scatter
 import nnc.backends.cuda.kernels.sort
 import nnc.backends.cuda.kernels.triangular
 import nnc.backends.cuda.libraries.cupy_arrays

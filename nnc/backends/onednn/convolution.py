@@ -1,7 +1,7 @@
 """Convolution and both its gradients as primitives of oneDNN.
 
 Tensors come in any strides. The primitive says which layouts it wants inside: layouts of operands whose channels are contiguous are
-kept, others are its choice, and operands that differ are reordered in the workspace. `_layouts` tells the pass `pack` how a weight
+kept, others are its choice, and operands that differ are reordered in the workspace. `_layout` tells the pass `pack` how a weight
 should lie so that it need not be. A dense 1×1 convolution is a product of matrices as they lie, so that nothing need be reordered
 there. The choices below follow measurements of oneDNN 3.2 on AVX-512.
 """
@@ -51,6 +51,7 @@ from nnc.lower.plan.stages import NDArray, Step, Strides, row_major
 
 Arrays = Sequence[NDArray]
 Params = Mapping[str, Any]
+Specs = tuple[TensorSpec, ...]
 _AllStrides = tuple[Strides, Strides, Strides]
 _SomeStrides = tuple[Strides | None, Strides | None, Strides | None]
 
@@ -521,10 +522,6 @@ def _product(problem: _ConvolutionShape, strides: _AllStrides) -> _Plan | None:
 # -- the kernels -------------------------------------------------------------------------------------------------------
 
 
-def _supports(name: str, machine: Target, specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:
-    return _is_possible(specs[0]) and _is_fast(_problem(name, machine, specs, params))
-
-
 def _is_possible(x: TensorSpec) -> bool:
     return x.dtype in _FLOATS and 3 <= x.ndim <= 5 and library() is not None and cpu_compiler() is not None
 
@@ -537,19 +534,11 @@ def _is_fast(problem: _ConvolutionShape) -> bool:
     return _choose(problem.unpacked, problem.dense()) is not None
 
 
-def _layouts(
-    name: str, machine: Target, specs: tuple[TensorSpec, ...], params: Mapping[str, Any], once: bool
-) -> Mapping[int, str]:
-    """Returns the best layout of the weight for activations without gaps."""
-    if _forms[get_command(name)].sought == W or "packed" in params:
-        return {}
-    layout = _layout(_problem(name, machine, specs, params), once)
-    return {} if layout is None else {1: layout}
-
-
 @lru_cache(maxsize=1024)
 def _layout(problem: _ConvolutionShape, once: bool) -> str | None:
-    """Returns the layout of the weight, if it is not row by row. Where bringing it there costs something, products want none."""
+    """Returns the best layout of the weight for activations without gaps, if it is not row by row. Where bringing it there costs
+    something, products want none.
+    """
     strides, spec = problem.dense(), problem.spec(W)
     chosen = _choose(problem, strides)
     if chosen is None or (not once and _product(problem, strides) is not None):
@@ -561,10 +550,6 @@ def _layout(problem: _ConvolutionShape, once: bool) -> str | None:
     return blocks.name
 
 
-def _workspace(name: str, machine: Target, specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> int:
-    return _dense_workspace(_problem(name, machine, specs, params))
-
-
 @lru_cache(maxsize=1024)
 def _dense_workspace(problem: _ConvolutionShape) -> int:
     """Bytes that tensors without gaps take."""
@@ -572,24 +557,14 @@ def _dense_workspace(problem: _ConvolutionShape) -> int:
     return plan.nbytes if plan is not None else 0
 
 
-def _lanes(name: str, machine: Target, specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> int:
-    """Returns the number of the result's channels that a vector holds. A matrix unit has none, since it waits for memory with
-    idle lanes, too.
-    """
-    return _lanes_of(_problem(name, machine, specs, params).unpacked)
-
-
 @lru_cache(maxsize=1024)
 def _lanes_of(problem: _ConvolutionShape) -> int:
-    """Returns the lanes of the primitive that would be chosen for any layouts: a plan that replaces it must be no slower."""
+    """Returns the number of the result's channels that a vector holds, of the primitive that would be chosen for any layouts: a
+    plan that replaces it must be no slower. A matrix unit has none, since it waits for memory with idle lanes, too.
+    """
     anyhow = (None, None, None)
     free = _primitive_desc(problem, anyhow) or _primitive_desc(replace(problem, is_widened=True), anyhow)
     return next((lanes for unit, lanes in _LANES.items() if free is not None and unit in free.implementation), 0)
-
-
-def _native(machine: Target, step: Step) -> Native | None:
-    """Returns the calls for a step's strides."""
-    return _calls(_problem(step.command.name, machine, step.input_specs, step.params), step, step.params["groups"])
 
 
 def _calls(problem: _ConvolutionShape, step: Step, groups: int) -> Native | None:
@@ -628,16 +603,27 @@ def _run_dense(name: str, native: Callable[[Step], Native | None]) -> Callable[[
 
 def _add(target: Command) -> None:
     def make(machine: Target) -> Kernel:
-        name, native = target.name, partial(_native, machine)
+        def problem(specs: Specs, params: Params) -> _ConvolutionShape:
+            return _problem(target.name, machine, specs, params)
+
+        def native(step: Step) -> Native | None:
+            return _calls(problem(step.input_specs, step.params), step, step.params["groups"])
+
+        def layouts(specs: Specs, params: Params, once: bool) -> Mapping[int, str]:
+            if _forms[target].sought == W or "packed" in params:
+                return {}
+            layout = _layout(problem(specs, params), once)
+            return {} if layout is None else {1: layout}
+
         return Kernel(
             "onednn",
-            _run_dense(name, native),
-            partial(_supports, name, machine),
+            _run_dense(target.name, native),
+            lambda specs, params: _is_possible(specs[0]) and _is_fast(problem(specs, params)),
             priority=20,
-            workspace=partial(_workspace, name, machine),
+            workspace=lambda specs, params: _dense_workspace(problem(specs, params)),
             native=native,
-            layouts=partial(_layouts, name, machine),
-            lanes=partial(_lanes, name, machine),
+            layouts=layouts,
+            lanes=lambda specs, params: _lanes_of(problem(specs, params).unpacked),
             expect=expect_library,
         )
 

@@ -125,9 +125,8 @@ class Jit:
     def _load(self, natives: Sequence[Native]) -> dict[str, Loaded]:
         """Loads the functions of kernels by their names, callees first."""
         held = {native.name: found for native in natives if (found := self._known.get(native.name)) is not None}
-        missing = [
-            native for native in natives if native.name not in held
-        ]  # asked once, since other threads may free kernels
+        # Asked once, since other threads may free kernels.
+        missing = [native for native in natives if native.name not in held]
         called = [callee for caller in missing for callee in caller.calls]
         below = self._load(called) if called else {}
         held |= {native.name: below[native.name] for native in missing if native.name in below}

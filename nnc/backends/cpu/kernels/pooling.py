@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 import nnc.commands.pool  # noqa: F401  (registers the commands)
-from nnc.backends.cpu.kernels.moves.scatter import convert_whole
+from nnc.backends.cpu.kernels.moves.indexed import convert_whole
 from nnc.backends.printer import Bound, Printer, add_native, grain_of, minus, times
 from nnc.base import dtypes
 from nnc.base.dtypes import DType

@@ -84,7 +84,8 @@ def _cumulative(step: Step, machine: Target) -> Native | None:
 
     def body(code: Code, part: Part) -> None:
         def column(moved: list[str], lanes: int) -> None:
-            _single(code, by, kinds, n, *moved, steps, lanes)
+            source, target = moved
+            _single(code, by, kinds, n, source, target, steps, lanes)
 
         if across:
             over_vectors(code, axes, ["%in0", "%out0"], (size, size), part, kinds.lanes, column)

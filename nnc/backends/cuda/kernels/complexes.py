@@ -12,8 +12,7 @@ from nnc.backends.complexes import add_complex, computation
 from nnc.backends.cuda.kernels.code import GpuCode
 from nnc.backends.cuda.kernels.fills import parts_of
 from nnc.backends.cuda.kernels.nests import print_node
-from nnc.backends.cuda.kernels.registry import add_printed
-from nnc.backends.cuda.kernels.series import Series
+from nnc.backends.cuda.kernels.registry import Series, add_printed
 from nnc.backends.cuda.kernels.units import each_unit, one_launch, places_of
 from nnc.base import dtypes
 from nnc.device.target import GpuTarget

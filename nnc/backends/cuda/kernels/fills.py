@@ -8,8 +8,7 @@ from functools import partial
 from typing import Any
 
 from nnc.backends.cuda.kernels.nests import print_node
-from nnc.backends.cuda.kernels.registry import Print, add_printed
-from nnc.backends.cuda.kernels.series import Series
+from nnc.backends.cuda.kernels.registry import Print, Series, add_printed
 from nnc.backends.numpy_ref import reference_kernel
 from nnc.base import dtypes
 from nnc.base.dtypes import TAPE

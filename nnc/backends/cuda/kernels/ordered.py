@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any
 
 from nnc.backends.cuda.kernels.code import GpuCode
-from nnc.backends.cuda.kernels.series import Series
+from nnc.backends.cuda.kernels.registry import Series
 from nnc.backends.cuda.kernels.units import count_below, either, unsigned
 from nnc.backends.cuda.kernels.writes import Writes
 from nnc.base import dtypes

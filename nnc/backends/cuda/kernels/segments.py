@@ -13,7 +13,7 @@ from functools import partial
 
 from nnc.backends.cuda.kernels.code import GpuCode
 from nnc.backends.cuda.kernels.ordered import Order, load_key, row_of, update_of
-from nnc.backends.cuda.kernels.series import Series
+from nnc.backends.cuda.kernels.registry import Series
 from nnc.backends.cuda.kernels.units import count_below, either, in_vectors, places_of, unsigned
 from nnc.backends.cuda.kernels.writes import Writes
 from nnc.base import dtypes

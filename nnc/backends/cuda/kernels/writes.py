@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from nnc.backends.cuda.kernels.code import GpuCode
-from nnc.backends.cuda.kernels.series import Series
+from nnc.backends.cuda.kernels.registry import Series
 from nnc.backends.cuda.kernels.units import each_unit, places_of, unsigned
 from nnc.base import dtypes
 from nnc.device.target import GpuTarget

@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from nnc.backends.cpu.kernels.sorts.order import SortLayout
-from nnc.backends.cpu.kernels.sorts.quicksort import LEAST, quicksort, split_at_pivot
+from nnc.backends.cpu.kernels.sorts.order import LEAST, SortLayout, quicksort, split_at_pivot
 from nnc.backends.printer import Printer, looping
 from nnc.base import dtypes
 from nnc.lower.kernels.builder import Code, Value

@@ -12,8 +12,7 @@ from functools import partial
 from typing import Any
 
 from nnc.backends.cpu.kernels.sorts.long_rows import MOST_ELEMENTS, Pieces, Radix, Shared
-from nnc.backends.cpu.kernels.sorts.order import SortLayout, sort_function, sort_registers
-from nnc.backends.cpu.kernels.sorts.quicksort import has_quicksort, quicksort
+from nnc.backends.cpu.kernels.sorts.order import SortLayout, has_quicksort, quicksort, sort_function, sort_registers
 from nnc.backends.cpu.kernels.sorts.rows import Keys, Noted, SortRows
 from nnc.backends.moves import row
 from nnc.backends.printer import Part, Printer, add_native, over

@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from nnc.backends.cpu.kernels.sorts.order import sort_function
-from nnc.backends.cpu.kernels.sorts.quicksort import count_lanes
+from nnc.backends.cpu.kernels.sorts.order import count_lanes, sort_function
 from nnc.backends.cpu.kernels.sorts.rows import Keys, SortRows
 from nnc.backends.cpu.kernels.sorts.sort import can_sort_rows, print_sorts, workspace_of
 from nnc.backends.printer import Part, Printer, add_native, over

@@ -19,9 +19,16 @@ from nnc.backends.cpu.compiler.jit import Jit
 from nnc.backends.cpu.compiler.object_cache import Objects
 from nnc.backends.cpu.compiler.runtime import Runtime
 from nnc.backends.cpu.threads import threads as threads_module
-from nnc.backends.cpu.threads.openmp import Openmp, find_openmp, loaded_libraries
 from nnc.backends.cpu.threads.pool import Pool, is_supported
-from nnc.backends.cpu.threads.threads import Threads, find_blas_setters, most_threads, threads
+from nnc.backends.cpu.threads.threads import (
+    Openmp,
+    Threads,
+    find_blas_setters,
+    find_openmp,
+    loaded_libraries,
+    most_threads,
+    threads,
+)
 from nnc.errors import ArgumentError, ArgumentTypeError, BackendError
 from nnc.lower.kernels.native import Native
 
@@ -269,7 +276,7 @@ def test_a_missing_or_damaged_runtime_is_told(tmp_path: Path) -> None:
 SPINNING = """
 import ctypes, os
 os.environ.pop("OMP_WAIT_POLICY", None)
-from nnc.backends.cpu.threads.openmp import find_openmp
+from nnc.backends.cpu.threads.threads import find_openmp
 print(find_openmp("libgomp.so.1").library is not None, os.environ.get("GOMP_SPINCOUNT"))
 """
 
