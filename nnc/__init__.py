@@ -7,6 +7,10 @@ from typing import TYPE_CHECKING
 from nnc.base.garbage import collection_paused
 
 with collection_paused():  # modules stay, so looking through them for garbage is in vain
+    # Python 3.11 keeps its stack in chunks, and a loop of calls that cross from one to the next is a thousand times slower. NumPy's
+    # import has long loops, so it begins here, where the stack is shallow; deeper it took 15 ms more by chance.
+    import numpy as _numpy  # noqa: F401
+
     from nnc import errors as errors
     from nnc import graph as graph
     from nnc import numpy as numpy
@@ -17,7 +21,7 @@ with collection_paused():  # modules stay, so looking through them for garbage i
     from nnc.commands.indexing import dynamic_update_slice as dynamic_update_slice
     from nnc.compiled import targets as _targets  # noqa: F401  (registers the kinds of devices)
     from nnc.device import devices as devices
-    from nnc.errors.names import module_getattr
+    from nnc.errors.names.lookup import public_names
 
 if TYPE_CHECKING:
     from nnc import data as data
@@ -30,7 +34,7 @@ if TYPE_CHECKING:
     from nnc import scipy as scipy
     from nnc import testing as testing
     from nnc.backends.cpu.threads.threads import set_num_threads as set_num_threads
-    from nnc.compiled.compiled import compile as compile
+    from nnc.compiled.decorator import compile as compile
     from nnc.compiled.dynamic import DynamicGraph as DynamicGraph
     from nnc.trace.core.collectives import *
     from nnc.trace.core.custom import *
@@ -50,7 +54,7 @@ __version__ = "0.2.0"
 # Names by the modules that are imported when one is first asked for.
 _MODULES = {
     "nnc.backends.cpu.threads.threads": "set_num_threads",
-    "nnc.compiled.compiled": "compile",
+    "nnc.compiled.decorator": "compile",
     "nnc.compiled.dynamic": "DynamicGraph",
     "nnc.trace.core.collectives": "all_gather all_to_all axis_index axis_size pmax pmean pmin ppermute psum psum_scatter pvary",
     "nnc.trace.core.custom": "custom_jvp custom_vjp",
@@ -74,9 +78,5 @@ _NOW = ("Array", "asarray", "devices", "dynamic_slice", "dynamic_update_slice", 
 __all__ = tuple(sorted((*_NOW, *_LATER)))
 
 if not TYPE_CHECKING:  # to which a name that is not there would be one of type Any
-    __getattr__ = module_getattr("nnc", _LATER)
-    tree.__getattr__ = module_getattr("nnc.tree", {"at": "nnc.tree.edits", "ravel": "nnc.numpy.ravelling"})
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+    __getattr__, __dir__ = public_names("nnc", _LATER)
+    tree.__getattr__, tree.__dir__ = public_names("nnc.tree", {"at": "nnc.tree.edits", "ravel": "nnc.numpy.ravelling"})

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from types import EllipsisType
-from typing import Concatenate, Literal, ParamSpec, Protocol, TypedDict, TypeVar, TypeVarTuple
+from typing import Concatenate, Literal, ParamSpec, Protocol, TypedDict, TypeVar, TypeVarTuple, cast
 
 import numpy as np
 
@@ -29,6 +29,7 @@ __all__ = [
     "ShapeLike",
 ]
 
+T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 # for signatures of functions that take functions
@@ -172,6 +173,11 @@ class Jacobians(TypedDict, total=False):
 
     holomorphic: bool
     chunk_size: int | None
+
+
+def typed_like(function: T) -> Callable[[Callable[..., object]], T]:
+    """Gives the decorated function the types of another one, overloads included."""
+    return lambda decorated: cast(T, decorated)
 
 
 First = Callable[Concatenate[A, P], R]  # a function, by its first argument, the others and its result

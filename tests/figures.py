@@ -12,4 +12,4 @@ HERE = machine_of_device()
 
 def with_figures(group: str, machine: Target = HERE, **figures: float) -> Target:
     """A machine with other figures in one group; by default this one."""
-    return replace(machine, **{group: replace(getattr(machine, group), **figures)})
+    return replace(machine, **{group: getattr(machine, group)._replace(**figures)})

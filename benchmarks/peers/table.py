@@ -13,6 +13,7 @@ FRAMEWORKS = ("nnc", "jax", "torch", "torch.compile", "numpy")
 NONE = "-"
 SECTIONS = {
     "Step times": ("networks", "programs"),
+    "Fourier transforms and complex numbers": ("complexes",),
     "Calls": ("calls",),
     "Products and convolutions": ("sweeps",),
 }

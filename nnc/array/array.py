@@ -305,13 +305,10 @@ class ArrayMethods(NamedMethods):
             cut_traceback(error)
             raise
 
+    @api_boundary
     def tolist(self) -> Any:
         """Returns the elements as nested lists of Python numbers, where the value is known."""
-        try:
-            return self.concrete("tolist").tolist()
-        except BaseException as error:
-            cut_traceback(error)
-            raise
+        return self.concrete("tolist").tolist()
 
     def __bool__(self) -> bool:
         try:
@@ -766,18 +763,13 @@ def _make_array(obj: Any, dtype: Any, copy: bool | None) -> Any:
             return x
         return with_weakness(x if x.spec.dtype == wanted else ew.convert(x, dtype=wanted), False)
     if copy is False and (isinstance(obj, (list, tuple)) or dtypes.is_scalar(obj)):
-        raise user_error(
-            ArgumentError,
-            "asarray",
-            f"a {type(obj).__name__} cannot be an array without a copy.",
-            fix="drop copy=False.",
-        )
+        problem = f"a {type(obj).__name__} cannot be an array without a copy."
+        raise user_error(ArgumentError, "asarray", problem, fix="drop copy=False.")
     data = np.asarray(astype(x, wanted or dtypes.scalar_dtype(x), "asarray") if dtypes.is_scalar(x) else x)
     if wanted is not None and data.dtype != wanted:
         if copy is False:
-            raise user_error(
-                ArgumentError, "asarray", f"{data.dtype.name} to {wanted.name} needs a copy.", fix="drop copy=False."
-            )
+            problem = f"{data.dtype.name} to {wanted.name} needs a copy."
+            raise user_error(ArgumentError, "asarray", problem, fix="drop copy=False.")
         if isinstance(obj, (list, tuple, range)) and dtypes.is_integer(wanted):
             _check_range(data, wanted)
         if dtypes.is_complex(data.dtype) and not dtypes.is_complex(wanted):

@@ -12,7 +12,7 @@ from nnc.commands.elementwise import div, neg, select
 from nnc.commands.indexing import fit_values, getitem, set_at
 from nnc.commands.promote import broadcast_to_shape
 from nnc.errors import ArgumentError, DTypeError, user_error
-from nnc.errors.tracebacks import api_boundary, cut_traceback
+from nnc.errors.tracebacks import api_boundary
 from nnc.graph import spec_of
 
 if TYPE_CHECKING:
@@ -46,25 +46,19 @@ class AtPlace:
     array: Array
     index: Index
 
+    @api_boundary
     def set(
         self, values: ArrayLike, *, mode: str = "error", unique_indices: bool = False, indices_are_sorted: bool = False
     ) -> Array:
         """`x[index] = values`."""
-        try:
-            return set_at(self.array, self.index, values, "set", mode, unique_indices)
-        except BaseException as error:
-            cut_traceback(error)
-            raise
+        return set_at(self.array, self.index, values, "set", mode, unique_indices)
 
+    @api_boundary
     def add(
         self, values: ArrayLike, *, mode: str = "error", unique_indices: bool = False, indices_are_sorted: bool = False
     ) -> Array:
         """`x[index] += values`."""
-        try:
-            return set_at(self.array, self.index, values, "add", mode, unique_indices)
-        except BaseException as error:
-            cut_traceback(error)
-            raise
+        return set_at(self.array, self.index, values, "add", mode, unique_indices)
 
     @api_boundary
     def subtract(
@@ -74,15 +68,12 @@ class AtPlace:
         news = neg(fit_values(self.array, values, "x.at[...].subtract"))
         return set_at(self.array, self.index, news, "add", mode, unique_indices)
 
+    @api_boundary
     def multiply(
         self, values: ArrayLike, *, mode: str = "error", unique_indices: bool = False, indices_are_sorted: bool = False
     ) -> Array:
         """`x[index] *= values`."""
-        try:
-            return set_at(self.array, self.index, values, "mul", mode, unique_indices)
-        except BaseException as error:
-            cut_traceback(error)
-            raise
+        return set_at(self.array, self.index, values, "mul", mode, unique_indices)
 
     mul = multiply
 
@@ -106,25 +97,19 @@ class AtPlace:
         """`x[index] **= values`; an element that is indexed twice is raised once."""
         return self.set(self.get(mode=mode) ** values, mode=mode)
 
+    @api_boundary
     def min(
         self, values: ArrayLike, *, mode: str = "error", unique_indices: bool = False, indices_are_sorted: bool = False
     ) -> Array:
         """`x[index] = minimum(x[index], values)`."""
-        try:
-            return set_at(self.array, self.index, values, "min", mode, unique_indices)
-        except BaseException as error:
-            cut_traceback(error)
-            raise
+        return set_at(self.array, self.index, values, "min", mode, unique_indices)
 
+    @api_boundary
     def max(
         self, values: ArrayLike, *, mode: str = "error", unique_indices: bool = False, indices_are_sorted: bool = False
     ) -> Array:
         """`x[index] = maximum(x[index], values)`."""
-        try:
-            return set_at(self.array, self.index, values, "max", mode, unique_indices)
-        except BaseException as error:
-            cut_traceback(error)
-            raise
+        return set_at(self.array, self.index, values, "max", mode, unique_indices)
 
     @api_boundary
     def apply(

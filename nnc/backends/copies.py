@@ -8,24 +8,25 @@ from nnc.lower.plan.stages import Step, View, is_contiguous, row_major
 from nnc.lower.plan.views import restride
 
 
-def shown(step: Step) -> tuple[View, View] | None:
+def shown(step: Step, in_order: bool) -> tuple[View, View] | None:
     """Returns the one operand of a step in the shape in which it is copied, and the result in that shape; None where only the
     reference can.
 
     View commands, where they must run, copy the operand as the view would show it.
+
+    Args:
+        in_order: whether the result has the operand's elements in their order.
     """
     if len(step.inputs) != 1:
         return None
-    (x,), (out,), name = step.inputs, step.outputs, step.command.name
-    offset, strides = 0, x.strides
-    if name == "reorder":
-        strides = tuple(x.strides[axis] for axis in step.params["permutation"])
-    elif name != "copy" and not out.spec.size:
-        strides = out.strides
-    elif name != "copy":
-        found = restride[step.command](x.spec, out.spec, x.strides, **step.params)
-        if found is None and name == "reshape" and is_contiguous(out.spec, out.strides):
-            return x, out.show(x.spec, out.offset, row_major(x.spec))  # a copy in the order of the elements
+    (x,), (out,), show = step.inputs, step.outputs, restride.get(step.command)
+    offset, strides = 0, out.strides
+    if show is None:
+        strides = tuple(x.strides[axis] for axis in step.params.get("permutation", range(x.spec.ndim)))
+    elif out.spec.size:
+        found = show(x.spec, out.spec, x.strides, **step.params)
+        if found is None and in_order and is_contiguous(out.spec, out.strides):
+            return x, out.show(x.spec, out.offset, row_major(x.spec))
         if found is None:
             return None
         offset, strides = found

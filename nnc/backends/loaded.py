@@ -1,7 +1,84 @@
-"""The choice among the CPU's kernels, and its compiler. `nnc/compiled/targets.py` lists the modules with kernels."""
+"""The choice among the CPU's kernels, its compiler, and the kernels that nearly every program has, so that they are there
+before the first call. `nnc/compiled/targets.py` lists the other modules with kernels.
+"""
 
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache, partial
+from typing import Any
+
+import nnc.backends.cpu.kernels.fused
+import nnc.backends.cpu.kernels.moves.shape
 import nnc.lower.plan.views  # noqa: F401  (registers columns of commands that have kernels)
 from nnc.backends.cpu.compiler.jit import compiler, expected_compiler
 from nnc.backends.numpy_ref import candidate_kernels, choose_kernel
+from nnc.base import dtypes
+from nnc.base.later import later
+from nnc.commands.conv import conv
+from nnc.commands.elementwise import integer_pow
+from nnc.commands.reduce import reduce_sum
+from nnc.device import CPU
+from nnc.device.target import Target
+from nnc.graph import Command, Kernel, TensorSpec, add_kernel, infer_specs
+from nnc.graph.registry import KernelFactory, scalar
+from nnc.lower.kernels.scalars import can_be_complex
 
 __all__ = ["candidate_kernels", "choose_kernel", "compiler", "expected_compiler"]
+
+Supports = Callable[[tuple[TensorSpec, ...], Mapping[str, Any]], bool]
+
+
+def _add_rare(
+    target: Command | str,
+    backend: str,
+    make: Callable[[Target], Kernel],
+    when: Supports,
+    priority: int,
+    *,
+    in_place: bool = True,
+) -> None:
+    """Adds a kernel whose command mostly runs without it: it is made, and its file imported, where `when` holds."""
+
+    def for_machine(machine: Target) -> Kernel:
+        made = cache(partial(make, machine))
+        return Kernel(
+            backend,
+            lambda *arrays: made().run(*arrays),
+            lambda specs, params: when(specs, params) and made().supports(specs, params),
+            priority,
+            lambda specs, params: made().workspace(specs, params),
+            lambda step: made().native(step),  # type: ignore[misc]
+            in_place=in_place,
+        )
+
+    add_kernel(target, KernelFactory(backend, for_machine, priority))
+
+
+def _add_complex(target: Command) -> None:
+    if target in (integer_pow, reduce_sum) or can_be_complex(scalar[target]):
+        make = partial(later(f"{__package__}.cpu.kernels.complexes", "kernel"), target.name)
+        _add_rare(target, CPU, make, partial(_has_complex, target), 10)
+
+
+def _has_complex(target: Command, specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:
+    return any(dtypes.is_complex(spec.dtype) for spec in (*specs, *infer_specs(target, specs, params)))
+
+
+scalar.follow(_add_complex)
+_add_complex(reduce_sum)
+_add_rare(
+    "dot",
+    "onednn",
+    later(f"{__package__}.onednn.matmul", "kernel"),
+    lambda specs, params: specs[0].dtype == dtypes.bfloat16,
+    20,
+)
+_add_rare(
+    "with_epilogue",
+    "onednn",
+    later(f"{__package__}.onednn.convolution", "joined_kernel"),
+    lambda specs, params: params["graphs"][0].nodes[0].command is conv,
+    20,
+    in_place=False,
+)

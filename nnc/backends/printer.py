@@ -49,15 +49,20 @@ class Printer:
     """The functions of one kernel that is being printed for a machine.
 
     `main` is the kernel. Its pointers are %in0, …, %out0, …; with `workspace` the last output is called %workspace. With
-    `refuses`, `refuse` makes it return 1 in the end.
+    `refuses`, `refuse` makes it return 1 in the end. With a `length`, a size in which kernels of one text differ, `length` is its
+    register.
     """
 
-    def __init__(self, step: Step, machine: Target, *, workspace: bool = False, refuses: bool = False) -> None:
+    def __init__(
+        self, step: Step, machine: Target, *, workspace: bool = False, refuses: bool = False, length: int | None = None
+    ) -> None:
         self.machine = machine
+        self.length = Value("%length", dtypes.int64)
+        self._numbers = () if length is None else (length,)
         names = [f"in{i}" for i in range(len(step.inputs))] + [f"out{i}" for i in range(len(step.outputs))]
         if workspace:
             names[-1] = "workspace"
-        self.main = Code("KERNEL", [("ptr", name) for name in names])
+        self.main = Code("KERNEL", [*(("ptr", name) for name in names), *(("i64", "length") for _ in self._numbers)])
         self._shared = [f"%{name}" for name in names]
         self._functions: list[Code] = []
         self._called: dict[str, Native] = {}
@@ -76,15 +81,14 @@ class Printer:
         """Notes that an input is refused; the kernel may go on."""
         code.line("store atomic i64 1, ptr %flag monotonic, align 8")
 
-    def parts(self, count: int, grain: int, body: Body) -> None:
+    def parts(self, count: Bound, grain: int, body: Body) -> None:
         """Runs `body(code, begin, end)` on parts that together cover 0..count, in threads where `count` is more than `grain`.
 
         The body may be printed into a function of its own; it names pointers by the results of `share`.
         """
-        if count <= 0:
-            return
-        if count <= grain:
-            body(self.main, 0, count)
+        if isinstance(count, int) and count <= grain:
+            if count > 0:
+                body(self.main, 0, count)
             return
         code = Code(
             f"KERNEL.part{len(self._functions)}", [("ptr", "args"), ("i64", "begin"), ("i64", "end")], "internal void"
@@ -98,7 +102,8 @@ class Printer:
         code.ret()
         self._functions.append(code)
         self.main.declare("declare void @nnc_parallel_for(ptr, ptr, i64, i64)")
-        self.main.line(f"call void @nnc_parallel_for(ptr @{code.name}, ptr {room}, i64 {count}, i64 {grain})")
+        counted = self.main.integer(count).typed
+        self.main.line(f"call void @nnc_parallel_for(ptr @{code.name}, ptr {room}, {counted}, i64 {grain})")
 
     def along(self, axes: Axes, nbytes: int, body: Callable[[Code, Part], None]) -> None:
         """Runs `body(code, part)` on parts of the longest axis, in threads where so many bytes are moved in all."""
@@ -125,7 +130,14 @@ class Printer:
         functions = [*self._functions, self.main]
         declared = sorted({line for code in functions for line in code.declarations})
         text = "\n".join([*(code.text() for code in functions), *declared, ""])
-        return Native(text, inline=inline, light=light, calls=tuple(self._called.values()))
+        return Native(text, inline=inline, numbers=self._numbers, light=light, calls=tuple(self._called.values()))
+
+
+def constant_bytes(code: Code, name: str, data: bytes) -> str:
+    """Declares a constant of the kernel, and returns its pointer."""
+    text = "".join([f"\\{byte:02X}" for byte in data])
+    code.declare(f'@KERNEL.{name} = private unnamed_addr constant [{len(data)} x i8] c"{text}", align 64')
+    return f"@KERNEL.{name}"
 
 
 # -- axes -----------------------------------------------------------------------------------------------------------------

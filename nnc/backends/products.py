@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from nnc.base.dtypes import DType
 from nnc.lower.plan.stages import Step, Strides, View
 
 
-@dataclass(frozen=True, slots=True)
-class Axis:
+class Axis(NamedTuple):
     """A loop: its length, and how many bytes further each iteration lies in the left operand, the right one, the result, and in
     `more` tensors that are traversed along with the result.
     """
@@ -76,7 +75,7 @@ class Product:
 
 
 def _turn(axis: Axis) -> Axis:
-    return replace(axis, x=axis.y, y=axis.x)
+    return axis._replace(x=axis.y, y=axis.x)
 
 
 def product_of(step: Step) -> Product:
@@ -113,7 +112,7 @@ def merge_axes(axes: Sequence[Axis]) -> list[Axis]:
     merged: list[Axis] = []
     for axis in ordered:
         if merged and all(a == axis.size * b for a, b in zip(merged[-1].strides, axis.strides, strict=True)):
-            merged[-1] = replace(axis, size=merged[-1].size * axis.size)
+            merged[-1] = axis._replace(size=merged[-1].size * axis.size)
         else:
             merged.append(axis)
     return merged
@@ -132,16 +131,14 @@ def _largest(axes: list[Axis], none: Axis) -> tuple[Axis, list[Axis]]:
 # -- matrices as BLAS takes them ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Matrix:
+class Matrix(NamedTuple):
     """A row-major matrix as BLAS takes it: whether it is used transposed, and the elements from row to row as it lies."""
 
     transposed: bool
     leading: int
 
 
-@dataclass(frozen=True, slots=True)
-class Gemm:
+class Gemm(NamedTuple):
     """Row-major matrices: c = a · b, m rows, n columns, k terms."""
 
     product: Product

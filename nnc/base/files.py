@@ -16,8 +16,7 @@ import re
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 try:
     import fcntl
@@ -43,8 +42,7 @@ class ExposedError(Exception):
         self.problem, self.fix = problem, fix
 
 
-@dataclass(frozen=True, slots=True)
-class Folder:
+class Folder(NamedTuple):
     """An open folder: all that is done with it concerns this very folder, even if another one takes its place.
 
     Example:

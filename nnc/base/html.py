@@ -7,8 +7,7 @@ import html
 import struct
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -37,8 +36,7 @@ def show_array(title: str, values: np.ndarray[Any, Any], text: str) -> str:
     return f"<div><b>{html.escape(title)}</b>{'' if picture is None else picture}<pre>{html.escape(text)}</pre></div>"
 
 
-@dataclass(frozen=True, slots=True)
-class Branch:
+class Branch(NamedTuple):
     """A line of a tree, and the branches below it."""
 
     text: str

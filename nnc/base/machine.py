@@ -92,6 +92,15 @@ def description_of(distribution: str) -> Path | None:
     return None
 
 
+def files_of(distribution: str, text: str) -> list[Path]:
+    """Returns the files of an installed distribution whose paths within it contain a text."""
+    folder = description_of(distribution)
+    if folder is None:
+        return []
+    paths = [row.partition(",")[0] for row in read_text(folder / "RECORD").splitlines()]
+    return [folder.parent / path for path in paths if text in path]
+
+
 def _normalized(distribution: str) -> str:
     return distribution.lower().replace("_", "-").replace(".", "-")
 

@@ -189,12 +189,8 @@ def collective_timeout() -> float:
     except ValueError:
         seconds = -1.0
     if not 0 <= seconds < float("inf"):
-        raise user_error(
-            ArgumentError,
-            "NNC_COLLECTIVE_TIMEOUT",
-            f"{text!r} is no number of seconds.",
-            fix="give one, or 0 to wait for ever.",
-        )
+        problem = f"{text!r} is no number of seconds."
+        raise user_error(ArgumentError, "NNC_COLLECTIVE_TIMEOUT", problem, fix="give one, or 0 to wait for ever.")
     return seconds
 
 
@@ -249,11 +245,7 @@ def check_allocator(name: str, where: str) -> Allocator:
         >>> check_allocator("article", "allocator")
         'article'
     """
-    for known in get_args(Allocator):
-        if name == known:
-            return cast(Allocator, known)
-    fix = f"choose one of {', '.join(map(repr, get_args(Allocator)))}."
-    raise user_error(ArgumentError, where, f"{name!r} is no memory planner.", fix=fix)
+    return cast(Allocator, _one_of(get_args(Allocator), name, where, "memory planner"))
 
 
 def check_precision(name: str, where: str) -> Precision:
@@ -266,11 +258,14 @@ def check_precision(name: str, where: str) -> Precision:
         >>> check_precision("tf32", "precision")
         'tf32'
     """
-    for known in get_args(Precision):
-        if name == known:
-            return cast(Precision, known)
-    fix = f"choose one of {', '.join(map(repr, get_args(Precision)))}."
-    raise user_error(ArgumentError, where, f"{name!r} is no precision of products.", fix=fix)
+    return cast(Precision, _one_of(get_args(Precision), name, where, "precision of products"))
+
+
+def _one_of(known: tuple[str, ...], name: str, where: str, what: str) -> str:
+    if name not in known:
+        fix = f"choose one of {', '.join(map(repr, known))}."
+        raise user_error(ArgumentError, where, f"{name!r} is no {what}.", fix=fix)
+    return name
 
 
 def _cache_folder(variables: Mapping[str, str]) -> Path | None:

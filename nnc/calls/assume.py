@@ -26,8 +26,10 @@ class Range(NamedTuple):
         """Whether the sizes of all numbers lie in the range."""
         if numbers.size == 1:
             return bool(self.low <= abs(numbers.item()) < self.high)
+        if not numbers.size:
+            return True
         sizes = np.abs(numbers)
-        return bool(np.all((self.low <= sizes) & (sizes < self.high)))
+        return bool(sizes.max() < self.high and self.low <= sizes.min())  # both false where one is NaN
 
 
 class Assumptions:

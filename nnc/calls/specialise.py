@@ -24,6 +24,7 @@ import numpy as np
 from nnc.base import dtypes
 from nnc.base.bounded import BoundedCache
 from nnc.base.context import AT_REST, Context, get_context, observes_commands, where_arguments_are
+from nnc.calls.spelling import spelled
 from nnc.errors import NncError
 from nnc.errors.tracebacks import cut_traceback, leave
 from nnc.graph.registry import REGISTRY
@@ -104,7 +105,7 @@ def set_layers(**layers: Any) -> None:
 
 
 def specialised(operands: int) -> Callable[[F], F]:
-    """Answers calls of a function by specialised calls.
+    """Answers calls of a function by specialised calls; other calls are `spelled`.
 
     The function must be pure, depend only on the specs of its arrays and on its settings, and return one array.
 
@@ -120,6 +121,7 @@ def specialised(operands: int) -> Callable[[F], F]:
     """
 
     def decorate(function: F) -> F:
+        function = spelled(function)
         table = CallTable()
         glance = table.calls.glance
 

@@ -103,7 +103,7 @@ _NUMPY_DEFAULTS = {"out": None, "dtype": None, "order": "C"}  # passed on by np.
 
 def spelled(function: F) -> F:
     """Checks the keyword arguments of `function`: an unknown one raises an error with the right spelling, as does a flag that
-    is no bool.
+    is no bool. Decorators that are made of this one need not be combined with it.
 
     If the function has an argument `device`, its result is made on that device.
 
@@ -121,12 +121,15 @@ def spelled(function: F) -> F:
         nnc.errors.ArgumentTypeError: total: it has no argument 'dim'...
         Fix: write axis=... instead.
     """
+    if vars(function).get("is_spelled"):
+        return function
     plain: Any = inspect.unwrap(function)
     code = plain.__code__  # a signature of each of some hundred functions would slow the import down
     first, last = code.co_argcount, code.co_argcount + code.co_kwonlyargcount
     placed = list(code.co_varnames[: code.co_posonlyargcount])
     names = [name for name in code.co_varnames[code.co_posonlyargcount : last] if name != "self"]
     known = frozenset(names)
+    takes_any = bool(code.co_flags & inspect.CO_VARKEYWORDS)
     has_device = "device" in code.co_varnames[first:last]
     draws = "key" in code.co_varnames[first:last] and "key" not in (plain.__kwdefaults__ or {})
     flags = [(i, x) for i, x in enumerate(code.co_varnames[:last]) if plain.__annotations__.get(x) in _FLAGS]
@@ -137,9 +140,9 @@ def spelled(function: F) -> F:
     @functools.wraps(function)
     def checked(*args: Any, **kwargs: Any) -> Any:
         try:
-            if kwargs and not kwargs.keys() <= known:
+            if kwargs and not takes_any and not kwargs.keys() <= known:
                 kwargs = {key: x for key, x in kwargs.items() if key in known or x is not _NUMPY_DEFAULTS.get(key, ...)}
-            if kwargs and not kwargs.keys() <= known:
+            if kwargs and not takes_any and not kwargs.keys() <= known:
                 raise unknown_argument(where(args), next(key for key in kwargs if key not in known), names, placed)
             if draws and "key" not in kwargs:
                 fix = "pass key=nnc.random.key(0)."
@@ -164,6 +167,7 @@ def spelled(function: F) -> F:
                 cut_traceback(worded)
                 raise
 
+    vars(checked)["is_spelled"] = True
     return cast(F, checked)
 
 

@@ -8,14 +8,15 @@ it, the other commands compute the weights again, some rows at a time (Rabe and 
 
 q, out: (…, T, heads, features); k, v: (…, S, heads or a divisor of it, features); neighbouring heads of q share one of these
 heads. A bias and masks have as many axes as the scores (…, heads, T, S), each of their size or 1. `reach`: how far an allowed
-key may stand before its query and behind it, None for any distance. 16-bit floats are computed in float32. A value that is not
-finite spoils the queries that may attend to it, and perhaps others.
+key may stand before its query and behind it, None for any distance. 16-bit floats are computed in float32. A key that is not
+finite spoils the queries that may attend to it; a value that is not, perhaps others, too (nnc.nn sees to them).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,7 +36,7 @@ from nnc.commands.attention_formulas import (
     sum_to,
     tangent_formula,
 )
-from nnc.commands.rules import check_dtype, lead
+from nnc.commands.rules import check_dtype, lead, lead_all
 from nnc.commands.shape import reshape
 from nnc.errors import ShapeError, user_error
 from nnc.graph import Command, TensorSpec, check_same_dtype, register
@@ -110,13 +111,8 @@ def _check_results(name: str, x: Operands, given: dict[str, TensorSpec]) -> None
     wanted = _outputs(x)
     for (label, spec), expected in zip(given.items(), wanted * 2, strict=False):
         if (spec.shape, spec.dtype) != (expected.shape, expected.dtype):
-            raise user_error(
-                ShapeError,
-                name,
-                f"{label} must be {expected}.",
-                operands={label: spec},
-                fix="pass the results of attention.",
-            )
+            fix = "pass the results of attention."
+            raise user_error(ShapeError, name, f"{label} must be {expected}.", operands={label: spec}, fix=fix)
 
 
 def _tangent_infer(*specs: TensorSpec, wrt: tuple[int, ...], biased: bool, **params: Any) -> tuple[TensorSpec, ...]:
@@ -179,9 +175,10 @@ class _Blocks:
 
     def weights(self, rows: slice, logarithms: NDArray) -> NDArray:
         """Made anew."""
-        logarithm = logarithms[..., rows, None]
-        found: NDArray = np.exp(self.scores(rows) - np.where(logarithm == -np.inf, logarithm.dtype.type(0), logarithm))
-        return found
+        logarithm, scores = logarithms[..., rows, None], self.scores(rows)
+        zero = scores.dtype.type(0)
+        found: NDArray = np.exp(scores - np.where(logarithm == -np.inf, zero, logarithm))
+        return np.where(scores == -np.inf, zero, found)  # also where the logarithm is NaN
 
     def by_group(self, x: NDArray, y: NDArray) -> NDArray:
         """x @ y, where neighbouring heads of x share one of y."""
@@ -277,7 +274,7 @@ def _gradient_reference(
             weights, of_out = blocks.weights(rows, logarithms), ct[..., rows, :]
             of_weights = blocks.by_group(of_out, blocks.v.swapaxes(-1, -2))
             row = (of_out * out[..., rows, :]).sum(-1) - ct_sum[..., rows]
-            of_scores = weights * (of_weights - row[..., None])
+            of_scores = np.where(weights == 0, weights, weights * (of_weights - row[..., None]))
             if of_bias is not None:
                 part = _cut(of_bias, rows)
                 axes = tuple(i for i, (n, m) in enumerate(zip(part.shape, of_scores.shape, strict=True)) if n != m)
@@ -299,7 +296,17 @@ def _jvp(
 ) -> Tangents:
     wrt = tuple(i for i, t in enumerate(tangents) if t is not None and i < (BIAS + biased))
     moving = [tangents[i] for i in wrt]
+    if len(primals) > BIAS + biased or params["reach"] != (
+        None,
+        None,
+    ):  # NaN where nothing is attended to meets changes of 0
+        primals = (*map(_finite_or_0, primals[:BIAS]), *primals[BIAS:])
     return tuple(attention_tangent(*moving, *primals, *outputs, wrt=wrt, biased=biased, **params))
+
+
+def _finite_or_0(x: Value) -> Value:
+    """Replaces what is not finite by 0. The logarithms of the sums tell of the queries that attend to it."""
+    return ew.select(ew.isfinite(x), x, constants.full_like(x, 0))
 
 
 def _weights(
@@ -308,6 +315,9 @@ def _weights(
     x = Operands.of(rest[:-2], biased)
     masks = [mask.value for mask in x.masks]
     return x, Weights.of([*x[:3], *rest[-2:]], masks, x.bias, first, scale=scale, reach=reach)
+
+
+Pick = Callable[[Moving, dtypes.DType], Value | None]  # the value or the tangent, in a dtype
 
 
 def _query_axes(rest: Sequence[Value], biased: bool) -> list[int | None]:
@@ -321,14 +331,20 @@ def _tangent_jvp(
     primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], *, wrt: tuple[int, ...], biased: bool,
     **params: Any,
 ) -> Tangents:  # fmt: skip
-    def formula(moving: Sequence[Moving], first: Value | None) -> list[Part]:
-        _, weights = _weights(moving[len(wrt) :], first, biased=biased, **params)
-        found, sums = tangent_formula(dict(zip(wrt, moving, strict=False)), weights)
-        return [(narrow(found, outputs[0].spec.dtype), -3), (narrow(sums, outputs[1].spec.dtype), -1)]
-
+    kinds = [x.spec.dtype for x in outputs]
+    formula = partial(_tangent_parts, pick=narrow, kinds=kinds, wrt=wrt, biased=biased, **params)
     moving = [Moving(x, t) for x, t in zip(primals, tangents, strict=True)]
     axes = _query_axes([x.spec for x in primals[len(wrt) :]], biased)
     return tuple(by_queries(formula, moving, [*(axes[i] for i in wrt), *axes]))
+
+
+def _tangent_parts(
+    moving: Sequence[Moving], first: Value | None, *, pick: Pick, kinds: Sequence[dtypes.DType], wrt: tuple[int, ...],
+    **params: Any,
+) -> list[Part]:  # fmt: skip
+    _, weights = _weights(moving[len(wrt) :], first, **params)
+    found = tangent_formula(dict(zip(wrt, moving, strict=False)), weights)
+    return [(pick(y, dtype), axis) for y, dtype, axis in zip(found, kinds, (-3, -1), strict=True)]
 
 
 def _tangent_transpose(
@@ -352,8 +368,7 @@ def _bias_gradient(cotangents: Sequence[Value], rest: Sequence[Value], **params:
     x, weights = _weights([Moving(operand, None) for operand in rest], **params)
     ct, ct_sum = (Moving(value, None) for value in cotangents)
     spec = x.bias.value.spec
-    total = sum_to(gradient_of_scores(ct, ct_sum, weights).value, spec.shape)
-    return total if total.spec.dtype == spec.dtype else ew.convert(total, dtype=spec.dtype)
+    return ew.in_dtype(sum_to(gradient_of_scores(ct, ct_sum, weights).value, spec.shape), spec.dtype)
 
 
 def _gradient_of_shared_bias(cotangents: Sequence[Value], rest: Sequence[Value], **params: Any) -> Value:
@@ -363,8 +378,7 @@ def _gradient_of_shared_bias(cotangents: Sequence[Value], rest: Sequence[Value],
     bias, logarithm = rest[BIAS].spec, rest[-1]
     nothing = ew.equal(logarithm, constants.full_like(logarithm, -math.inf))
     moved = ew.select(nothing, constants.full_like(logarithm, 0), cotangents[1])
-    total = sum_to(reshape(moved, shape=(*moved.spec.shape, 1)), bias.shape)
-    return total if total.spec.dtype == bias.dtype else ew.convert(total, dtype=bias.dtype)
+    return ew.in_dtype(sum_to(reshape(moved, shape=(*moved.spec.shape, 1)), bias.shape), bias.dtype)
 
 
 def _gradient_jvp(
@@ -372,17 +386,20 @@ def _gradient_jvp(
     **params: Any,
 ) -> Tangents:  # fmt: skip
     axes = _query_axes([x.spec for x in primals[2:]], biased)
-
-    def formula(moving: Sequence[Moving], first: Value | None) -> list[Part]:
-        ct, ct_sum, *rest = moving
-        x, weights = _weights(rest, first, biased=biased, **params)
-        bias = None if x.bias is None else x.bias.value.spec
-        of_scores = gradient_of_scores(ct, ct_sum, weights)
-        found = gradient_formula(ct, of_scores, weights, bias, x.k.shape[-2])
-        return [(narrow(found[i], rest[i].value.spec.dtype), axes[i]) for i in wrt]
-
+    formula = partial(_gradient_parts, pick=narrow, axes=axes, wrt=wrt, biased=biased, **params)
     moving = [Moving(x, t) for x, t in zip(primals, tangents, strict=True)]
     return tuple(by_queries(formula, moving, [-3, -1, *axes]))
+
+
+def _gradient_parts(
+    moving: Sequence[Moving], first: Value | None, *, pick: Pick, axes: Sequence[int | None], wrt: tuple[int, ...],
+    **params: Any,
+) -> list[Part]:  # fmt: skip
+    ct, ct_sum, *rest = moving
+    x, weights = _weights(rest, first, **params)
+    bias = None if x.bias is None else x.bias.value.spec
+    found = gradient_formula(ct, gradient_of_scores(ct, ct_sum, weights), weights, bias, x.k.shape[-2])
+    return [(pick(found[i], rest[i].value.spec.dtype), axes[i]) for i in wrt]
 
 
 # -- by other commands -------------------------------------------------------------------------------------------------
@@ -395,22 +412,21 @@ def _decomposed(*operands: Value, biased: bool, **params: Any) -> list[Value]:
     def formula(moving: Sequence[Moving], first: Value | None) -> list[Part]:
         given = Operands.of(moving, biased)
         found = output_formula(given[:3], [mask.value for mask in given.masks], given.bias, first, **params)
-        return list(zip(map(_in_dtype, found, dtypes_of), (-3, -1), strict=True))
+        return list(zip(map(ew.in_dtype, found, dtypes_of), (-3, -1), strict=True))
 
     axes = _query_axes([y.spec for y in operands] + [None, None], biased)[:-2]
     return _by_blocks(formula, operands, axes, x)
 
 
+def _value(x: Moving, dtype: dtypes.DType) -> Value:
+    return ew.in_dtype(x.value, dtype)
+
+
 def _tangent_decomposed(*operands: Value, wrt: tuple[int, ...], biased: bool, **params: Any) -> list[Value]:
     rest = operands[len(wrt) :]
     x = Operands.of([y.spec for y in rest[:-2]], biased)
-
-    def formula(moving: Sequence[Moving], first: Value | None) -> list[Part]:
-        _, weights = _weights(moving[len(wrt) :], first, biased=biased, **params)
-        found = tangent_formula(dict(zip(wrt, moving, strict=False)), weights)
-        values = [_in_dtype(y.value, like.spec.dtype) for y, like in zip(found, rest[-2:], strict=True)]
-        return list(zip(values, (-3, -1), strict=True))
-
+    kinds = [y.spec.dtype for y in rest[-2:]]
+    formula = partial(_tangent_parts, pick=_value, kinds=kinds, wrt=wrt, biased=biased, **params)
     axes = _query_axes([y.spec for y in rest], biased)
     return _by_blocks(formula, operands, [*(axes[i] for i in wrt), *axes], x)
 
@@ -419,15 +435,7 @@ def _gradient_decomposed(*operands: Value, wrt: tuple[int, ...], biased: bool, *
     rest = operands[2:]
     x = Operands.of([y.spec for y in rest[:-2]], biased)
     axes = _query_axes([y.spec for y in rest], biased)
-
-    def formula(moving: Sequence[Moving], first: Value | None) -> list[Part]:
-        ct, ct_sum, *others = moving
-        given, weights = _weights(others, first, biased=biased, **params)
-        of_scores = gradient_of_scores(ct, ct_sum, weights)
-        bias = None if given.bias is None else given.bias.value.spec
-        found = gradient_formula(ct, of_scores, weights, bias, x.k.shape[-2])
-        return [(_in_dtype(found[i].value, rest[i].spec.dtype), axes[i]) for i in wrt]
-
+    formula = partial(_gradient_parts, pick=_value, axes=axes, wrt=wrt, biased=biased, **params)
     return _by_blocks(formula, operands, [-3, -1, *axes], x)
 
 
@@ -441,10 +449,6 @@ def _by_blocks(
     of_one_query = math.prod(x.shape) // x.shape[-2] * dtypes.accumulator(x.q.dtype).itemsize
     moving = [Moving(value, None) for value in operands]
     return [y for y in by_queries(formula, moving, axes, max(QUERIES, _SCORES // of_one_query)) if y is not None]
-
-
-def _in_dtype(x: Value, dtype: dtypes.DType) -> Value:
-    return x if x.spec.dtype == dtype else ew.convert(x, dtype=dtype)
 
 
 # -- batches -----------------------------------------------------------------------------------------------------------
@@ -472,7 +476,7 @@ def _batch_around(name: str, first: Callable[[tuple[int, ...]], int]) -> BatchRu
         **params: Any,
     ) -> Any:  # fmt: skip
         begin, end = first(wrt), len(operands) - 2
-        moved = [lead(size, x, is_batched) for x, is_batched in zip(operands, batched, strict=True)]
+        moved = lead_all(size, operands, batched)
         moved[begin:end] = _lead_all(size, operands[begin:end], batched[begin:end], biased, own_bias=BIAS in wrt)
         found = get_command(name)(*moved, wrt=wrt, biased=biased, **params)
         return found, (True,) * len(found)
@@ -493,14 +497,7 @@ def _cost_between(specs: Sequence[TensorSpec], biased: bool) -> int:
 
 attention: Command = register(
     "attention",
-    Rules(
-        infer=_infer,
-        any_arrays=True,
-        reference=_reference,
-        derivative=Derivative(_jvp),
-        batch=_batch,
-        cost=_cost,
-    ),
+    Rules(infer=_infer, any_arrays=True, reference=_reference, derivative=Derivative(_jvp), batch=_batch, cost=_cost),
     arity=None,
     outputs=2,
     decomposition=_decomposed,

@@ -52,7 +52,7 @@ class Moving:
         return self + y.linear(ew.neg)
 
     def __mul__(self, y: Moving) -> Moving:
-        return self._product(y, ew.mul)
+        return self._product(y, ew.safe_mul)  # weights of 0 stay 0 beside NaN
 
     def __matmul__(self, y: Moving) -> Moving:
         return self._product(y, matrix_product)
@@ -108,7 +108,7 @@ class Weights:
         weights = ew.exp(shifted.value)
         for allowed in _allowed(scores.shape, masks, reach, first):
             weights = ew.select(allowed, weights, constants.full_like(weights, 0))
-        tangent = None if shifted.tangent is None else ew.mul(shifted.tangent, weights)
+        tangent = None if shifted.tangent is None else ew.safe_mul(shifted.tangent, weights)
         return cls(q, k, v, out, Moving(weights, tangent), scale)
 
 
@@ -176,7 +176,7 @@ def _iota(shape: tuple[int, ...], axis: int) -> Value:
 def wide(x: Moving) -> Moving:
     """In the dtype of sums."""
     dtype = dtypes.accumulator(x.value.spec.dtype)
-    return x if dtype == x.value.spec.dtype else x.linear(lambda y: ew.convert(y, dtype=dtype))
+    return x.linear(lambda y: ew.in_dtype(y, dtype))
 
 
 def narrow(x: Moving | None, dtype: dtypes.DType) -> Value | None:

@@ -14,14 +14,14 @@ import numpy as np
 
 from nnc.base import dtypes
 from nnc.commands.constants import full_like
-from nnc.commands.elementwise import INEXACT, convert, select
+from nnc.commands.elementwise import INEXACT, in_dtype, select
 from nnc.commands.index import gather
 from nnc.commands.reduce import reduce_sum
-from nnc.commands.rules import batch_with, check_dtype, expansion, linear_in
+from nnc.commands.rules import check_dtype, expansion, register_linear
 from nnc.commands.shape import broadcast_to, concatenate, reshape, slice_axis, transpose
 from nnc.errors import ArgumentError, user_error
-from nnc.graph import Command, TensorSpec, register
-from nnc.graph.rules import BatchRule, Rules, Value
+from nnc.graph import Command, TensorSpec
+from nnc.graph.rules import Value
 
 NDArray = np.ndarray[Any, Any]
 Intervals = tuple[NDArray, NDArray]  # where each begins, and the place after its last
@@ -92,7 +92,7 @@ def _expanded(x: Value, axis: int, intervals: Intervals) -> Value:
     """Returns the sums by slices where there are few, else of elements that are gathered side by side."""
     starts, ends = intervals
     shape, dtype = x.spec.shape, x.spec.dtype
-    wide = convert(x, dtype=dtypes.accumulator(dtype)) if dtypes.accumulator(dtype) != dtype else x
+    wide = in_dtype(x, dtypes.accumulator(dtype))
     if len(starts) <= _FEW:
         parts = [slice_axis(wide, axis, int(first), int(end)) for first, end in zip(starts, ends, strict=True)]
         one = (*shape[:axis], 1, *shape[axis + 1 :])
@@ -104,36 +104,22 @@ def _expanded(x: Value, axis: int, intervals: Intervals) -> Value:
         there = broadcast_to(widest < (ends - starts)[:, None], shape=rows.spec.shape, axes=(0, 1))
         total = reduce_sum(select(there, rows, full_like(rows, 0)), axes=(1,))
         total = transpose(total, permutation=(*range(1, axis + 1), 0, *range(axis + 1, len(shape))))
-    return convert(total, dtype=dtype) if total.spec.dtype != dtype else total
+    return in_dtype(total, dtype)
 
 
-def _next_axis(name: str) -> BatchRule:
-    return batch_with(name, lambda params: {**params, "axis": params["axis"] + 1})
-
-
-bin_sums: Command = register(
+bin_sums: Command = register_linear(
     "bin_sums",
-    Rules(
-        infer=lambda x, *, axis, bins: _resized("bin_sums", x, axis, bins),
-        reference=lambda x, *, axis, bins: _sums(x, axis, bin_intervals(x.shape[axis], bins)),
-        derivative=linear_in(
-            "bin_sums", {0: lambda ct, x, axis, bins: bin_sums_input_grad(ct, axis=axis, places=x.spec.shape[axis])}
-        ),
-        batch=_next_axis("bin_sums"),
-        cost=lambda x, axis, bins: 2 * max(x.size, x.size // max(x.shape[axis], 1) * bins),
-    ),
+    lambda x, *, axis, bins: _resized("bin_sums", x, axis, bins),
+    lambda x, *, axis, bins: _sums(x, axis, bin_intervals(x.shape[axis], bins)),
+    lambda ct, x, axis, bins: bin_sums_input_grad(ct, axis=axis, places=x.spec.shape[axis]),
+    cost=lambda x, axis, bins: 2 * max(x.size, x.size // max(x.shape[axis], 1) * bins),
 )
-bin_sums_input_grad: Command = register(
+bin_sums_input_grad: Command = register_linear(
     "bin_sums_input_grad",
-    Rules(
-        infer=lambda ct, *, axis, places: _resized("bin_sums_input_grad", ct, axis, places),
-        reference=lambda ct, *, axis, places: _sums(ct, axis, _bins_of_places(places, ct.shape[axis])),
-        derivative=linear_in(
-            "bin_sums_input_grad", {0: lambda g, ct, axis, places: bin_sums(g, axis=axis, bins=ct.spec.shape[axis])}
-        ),
-        batch=_next_axis("bin_sums_input_grad"),
-        cost=lambda ct, axis, places: 2 * max(ct.size, ct.size // max(ct.shape[axis], 1) * places),
-    ),
+    lambda ct, *, axis, places: _resized("bin_sums_input_grad", ct, axis, places),
+    lambda ct, *, axis, places: _sums(ct, axis, _bins_of_places(places, ct.shape[axis])),
+    lambda g, ct, axis, places: bin_sums(g, axis=axis, bins=ct.spec.shape[axis]),
+    cost=lambda ct, axis, places: 2 * max(ct.size, ct.size // max(ct.shape[axis], 1) * places),
 )
 expansion.set(bin_sums, lambda x, *, axis, bins: _expanded(x, axis, bin_intervals(x.spec.shape[axis], bins)))
 expansion.set(

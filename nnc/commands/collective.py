@@ -23,11 +23,11 @@ from nnc.base import dtypes
 from nnc.commands.elementwise import convert, equal, mul, select
 from nnc.commands.index import gather, move_axis
 from nnc.commands.reduce import reduce_max, reduce_min, reduce_sum
-from nnc.commands.rules import check_dtype, lead, zeros
+from nnc.commands.rules import check_dtype, lead, linear_in, zeros
 from nnc.commands.shape import broadcast_to, transpose
 from nnc.errors import BackendError, DTypeError, InternalError, ShapeError, user_error
 from nnc.graph import Command, TensorSpec, register
-from nnc.graph.rules import Derivative, Linear, Rules, Tangents, Value
+from nnc.graph.rules import BatchRule, Derivative, Infer, Rules, Tangents, Value
 
 NDArray = np.ndarray[Any, Any]
 Batched = tuple[tuple[Value, ...], tuple[bool, ...]]
@@ -69,16 +69,28 @@ def _same(name: str) -> Callable[..., TensorSpec]:
     return infer
 
 
-def _linear(push: Callable[..., Value], pull: Callable[..., Value]) -> Derivative:
+def _register(
+    name: str, infer: Infer, reference: Callable[..., NDArray], derivative: Derivative, batch: BatchRule,
+    cost: Callable[..., int] = lambda x, index, **params: 0,
+) -> Command:  # fmt: skip
+    rules = Rules(
+        infer=infer,
+        reference=_in_one_process(reference),
+        derivative=derivative,
+        batch=batch,
+        cost=cost,
+        effect="collective",
+    )
+    return register(name, rules, arity=2)
+
+
+def _size(x: TensorSpec, index: TensorSpec, **params: Any) -> int:
+    return x.size
+
+
+def _linear(name: str, pull: Callable[..., Value]) -> Derivative:
     """Returns the rules of a command that is linear in its first operand; `pull` is its transpose."""
-
-    def jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], **params: Any) -> Tangents:
-        return (push(tangents[0], primals[1], **params),)
-
-    def back(cotangents: tuple[Value, ...], operands: tuple[Value | Linear, ...], **params: Any) -> Tangents:
-        return pull(cotangents[0], operands[1], **params), None
-
-    return Derivative(jvp, back)
+    return linear_in(name, {0: lambda ct, x, index, **params: pull(ct, index, **params)})
 
 
 def _rows(size: int, x: Value, batched: bool, rows: int) -> Value:
@@ -112,13 +124,9 @@ def _psum_infer(x: TensorSpec, index: TensorSpec, **params: Any) -> TensorSpec:
     return x
 
 
-psum: Command = register(
-    "psum", Rules(
-        infer=_psum_infer,
-        reference=_in_one_process(lambda x, index, *, size, **params: (x * np.asarray(size, x.dtype)).astype(x.dtype)),
-        derivative=_linear(lambda *x, **p: psum(*x, **p), lambda *x, **p: pvary(*x, **p)), batch=_psum_batch,
-        effect="collective", cost=lambda x, index, **params: x.size,
-    ), arity=2,
+psum: Command = _register(
+    "psum", _psum_infer, lambda x, index, *, size, **params: (x * np.asarray(size, x.dtype)).astype(x.dtype),
+    _linear("psum", lambda *x, **p: pvary(*x, **p)), _psum_batch, _size,
 )  # fmt: skip
 
 
@@ -129,7 +137,7 @@ def _pvary_batch(rows: int, operands: tuple[Value, ...], batched: tuple[bool, ..
 pvary: Command = register(
     "pvary", Rules(
         infer=_same("pvary"), reference=lambda x, index, **params: np.array(x),
-        derivative=_linear(lambda *x, **p: pvary(*x, **p), lambda *x, **p: psum(*x, **p)), batch=_pvary_batch,
+        derivative=_linear("pvary", lambda *x, **p: psum(*x, **p)), batch=_pvary_batch,
         refuses=False, cost=lambda x, index, **params: 0,
     ), arity=2,
 )  # fmt: skip
@@ -155,12 +163,7 @@ def _extremum(name: str, reduce: Command) -> Command:
         at = convert(equal(x, pvary(outputs[0], index, **params)), dtype=x.spec.dtype)
         return (psum(mul(tangents[0], at), index, **params) / psum(at, index, **params),)
 
-    command = register(
-        name, Rules(
-            infer=infer, reference=_in_one_process(lambda x, index, **params: np.array(x)), derivative=Derivative(jvp),
-            batch=batch, effect="collective", cost=lambda x, index, **params: x.size,
-        ), arity=2,
-    )  # fmt: skip
+    command = _register(name, infer, lambda x, index, **params: np.array(x), Derivative(jvp), batch, _size)
     return command
 
 
@@ -170,46 +173,29 @@ pmin: Command = _extremum("pmin", reduce_min)
 # -- all_gather and psum_scatter ---------------------------------------------------------------------------------------
 
 
-def _all_gather_infer(x: TensorSpec, index: TensorSpec, *, size: int, **params: Any) -> TensorSpec:
-    _check_index("all_gather", index)
-    return x.update(shape=(size, *x.shape))
+def _gathering(name: str, pull: Callable[..., Value]) -> Command:
+    def infer(x: TensorSpec, index: TensorSpec, *, size: int, **params: Any) -> TensorSpec:
+        _check_index(name, index)
+        return x.update(shape=(size, *x.shape))
+
+    def batch(rows: int, operands: tuple[Value, ...], batched: tuple[bool, ...], **params: Any) -> Batched:
+        x, index = operands
+        if not batched[1]:
+            return (move_axis(command(x, index, **params), 1, 0),), (True,)
+        return (_rows(params["size"], x, batched[0], rows),), (False,)
+
+    command = _register(
+        name, infer, lambda x, index, *, size, **params: np.stack([x] * size), _linear(name, pull), batch
+    )
+    return command
 
 
-def _all_gather_batch(rows: int, operands: tuple[Value, ...], batched: tuple[bool, ...], **params: Any) -> Batched:
-    x, index = operands
-    if not batched[1]:
-        return (move_axis(all_gather(x, index, **params), 1, 0),), (True,)
-    return (_rows(params["size"], x, batched[0], rows),), (False,)
-
-
-all_gather: Command = register(
-    "all_gather", Rules(
-        infer=_all_gather_infer, reference=_in_one_process(lambda x, index, *, size, **params: np.stack([x] * size)),
-        derivative=_linear(lambda *x, **p: all_gather(*x, **p), lambda *x, **p: psum_scatter(*x, **p)),
-        batch=_all_gather_batch, effect="collective", cost=lambda x, index, **params: 0,
-    ), arity=2,
-)  # fmt: skip
-
-
-def _all_gather_same_batch(rows: int, operands: tuple[Value, ...], batched: tuple[bool, ...], **params: Any) -> Batched:
-    x, index = operands
-    if not batched[1]:
-        return (move_axis(all_gather_same(x, index, **params), 1, 0),), (True,)
-    return (_rows(params["size"], x, batched[0], rows),), (False,)
-
-
-def _own_part(ct: Value, index: Value, **params: Any) -> Value:
-    return gather(ct, index, axes=(0,), batch=0, mode="clip")
-
+all_gather: Command = _gathering("all_gather", lambda *x, **p: psum_scatter(*x, **p))
 
 # The values of all places, which count as the same everywhere; the transpose gives each place its part.
-all_gather_same: Command = register(
-    "all_gather_same", Rules(
-        infer=_all_gather_infer, reference=_in_one_process(lambda x, index, *, size, **params: np.stack([x] * size)),
-        derivative=_linear(lambda *x, **p: all_gather_same(*x, **p), _own_part), batch=_all_gather_same_batch,
-        effect="collective", cost=lambda x, index, **params: 0,
-    ), arity=2,
-)  # fmt: skip
+all_gather_same: Command = _gathering(
+    "all_gather_same", lambda ct, index, **params: gather(ct, index, axes=(0,), batch=0, mode="clip")
+)
 
 
 def _check_parts(name: str, x: TensorSpec, size: int) -> None:
@@ -233,15 +219,10 @@ def _psum_scatter_batch(rows: int, operands: tuple[Value, ...], batched: tuple[b
     ), (True,)
 
 
-psum_scatter: Command = register(
-    "psum_scatter", Rules(
-        infer=_psum_scatter_infer,
-        reference=_in_one_process(
-        lambda x, index, *, size, **params: (x[int(index)] * np.asarray(size, x.dtype)).astype(x.dtype)
-    ),
-        derivative=_linear(lambda *x, **p: psum_scatter(*x, **p), lambda *x, **p: all_gather(*x, **p)),
-        batch=_psum_scatter_batch, effect="collective", cost=lambda x, index, **params: x.size,
-    ), arity=2,
+psum_scatter: Command = _register(
+    "psum_scatter", _psum_scatter_infer,
+    lambda x, index, *, size, **params: (x[int(index)] * np.asarray(size, x.dtype)).astype(x.dtype),
+    _linear("psum_scatter", lambda *x, **p: all_gather(*x, **p)), _psum_scatter_batch, _size,
 )  # fmt: skip
 
 # -- all_to_all and ppermute -------------------------------------------------------------------------------------------
@@ -262,13 +243,9 @@ def _all_to_all_batch(rows: int, operands: tuple[Value, ...], batched: tuple[boo
 
 
 # Part k goes to place k, which stacks the parts that it gets in the order of the places.
-all_to_all: Command = register(
-    "all_to_all", Rules(
-        infer=_all_to_all_infer,
-        reference=_in_one_process(lambda x, index, *, size, **params: np.stack([x[int(index)]] * size)),
-        derivative=_linear(lambda *x, **p: all_to_all(*x, **p), lambda *x, **p: all_to_all(*x, **p)),
-        batch=_all_to_all_batch, effect="collective", cost=lambda x, index, **params: 0,
-    ), arity=2,
+all_to_all: Command = _register(
+    "all_to_all", _all_to_all_infer, lambda x, index, *, size, **params: np.stack([x[int(index)]] * size),
+    _linear("all_to_all", lambda *x, **p: all_to_all(*x, **p)), _all_to_all_batch,
 )  # fmt: skip
 
 
@@ -296,17 +273,11 @@ def _ppermute_reference(x: NDArray, index: NDArray, *, perm: Perm, **params: Any
     return np.array(x) if int(index) in dict(_backwards(perm)) else np.zeros_like(x)
 
 
-def _pull_permuted(ct: Value, index: Value, *, perm: Perm, **params: Any) -> Value:
-    return ppermute(ct, index, perm=_backwards(perm), **params)
-
-
 # perm: pairs (source, target); places that are no target get zeros.
-ppermute: Command = register(
-    "ppermute", Rules(
-        infer=_same("ppermute"), reference=_in_one_process(_ppermute_reference),
-        derivative=_linear(lambda *x, **p: ppermute(*x, **p), _pull_permuted), batch=_ppermute_batch,
-        effect="collective", cost=lambda x, index, **params: 0,
-    ), arity=2,
+ppermute: Command = _register(
+    "ppermute", _same("ppermute"), _ppermute_reference,
+    _linear("ppermute", lambda ct, index, perm, **params: ppermute(ct, index, perm=_backwards(perm), **params)),
+    _ppermute_batch,
 )  # fmt: skip
 
 # -- processes ---------------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from nnc.base import dtypes
 from nnc.calls.specialise import specialised
 from nnc.commands.promote import promote
 from nnc.commands.rules import check_axes, linear_in
-from nnc.commands.shape import invert_permutation, reshape, transpose
+from nnc.commands.shape import invert_permutation, permute, reshape
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.graph import TensorSpec, check_same_dtype, register, spec_of
 from nnc.graph.rules import Linear, Rules, Value
@@ -112,10 +112,6 @@ def _dot_into(
     return lambda x, y, out: np.matmul(x.transpose(left), y.transpose(right), out)
 
 
-def _permute(x: Value, permutation: Axes) -> Value:
-    return x if permutation == tuple(range(len(permutation))) else transpose(x, permutation=permutation)
-
-
 def _rising(pairs: AxesPair) -> AxesPair:
     """Returns the pairs in the order of their second axes."""
     order = sorted(zip(*pairs, strict=True), key=lambda pair: pair[1])
@@ -128,7 +124,7 @@ def _cotangent_of_left(ct: Value, x: Linear, y: Value, *, contract: AxesPair, ba
     shared = tuple(range(len(of_x.batch)))
     last = tuple(range(ct.spec.ndim - len(of_y.free), ct.spec.ndim))
     out = dot(ct, y, contract=(last, of_y.free), batch=(shared, of_y.batch))
-    return _permute(out, invert_permutation((*of_x.batch, *of_x.free, *_rising(contract)[0])))
+    return permute(out, invert_permutation((*of_x.batch, *of_x.free, *_rising(contract)[0])))
 
 
 def _cotangent_of_right(ct: Value, x: Value, y: Linear, *, contract: AxesPair, batch: AxesPair = ((), ())) -> Value:
@@ -137,7 +133,7 @@ def _cotangent_of_right(ct: Value, x: Value, y: Linear, *, contract: AxesPair, b
     middle = tuple(range(len(shared), len(shared) + len(of_x.free)))
     out = dot(x, ct, contract=(of_x.free, middle), batch=(of_x.batch, shared))
     contracted = _rising((contract[1], contract[0]))[0]
-    return _permute(out, invert_permutation((*of_y.batch, *contracted, *of_y.free)))
+    return permute(out, invert_permutation((*of_y.batch, *contracted, *of_y.free)))
 
 
 def _dot_batch(
@@ -151,7 +147,7 @@ def _dot_batch(
         return (dot(x, y, contract=contract, batch=((0, *batch[0]), (0, *batch[1]))),), (True,)
     out = dot(x, y, contract=contract, batch=batch)
     at = len(batch[0]) if batched[0] else len(_roles(x.spec, y.spec, contract, batch)[0].free) + len(batch[0])
-    return (_permute(out, (at, *(axis for axis in range(out.spec.ndim) if axis != at))),), (True,)
+    return (permute(out, (at, *(axis for axis in range(out.spec.ndim) if axis != at))),), (True,)
 
 
 def _shift(axes: AxesPair, batched: tuple[bool, ...]) -> AxesPair:
@@ -213,13 +209,8 @@ def matmul(x: Any, y: Any) -> Array:
     operands = {"left": a, "right": b}
     for name, spec in operands.items():
         if spec.ndim == 0:
-            raise user_error(
-                ShapeError,
-                "matmul",
-                f"the {name} operand is 0-d.",
-                operands=operands,
-                fix="use * to scale by a number.",
-            )
+            problem = f"the {name} operand is 0-d."
+            raise user_error(ShapeError, "matmul", problem, operands=operands, fix="use * to scale by a number.")
     k_of_y = max(0, b.ndim - 2)
     if a.shape[-1] != b.shape[k_of_y]:
         k = a.shape[-1]
@@ -269,7 +260,7 @@ def _matmul(x: Value, y: Value) -> Value:
         *(i for i in order_y if i not in shared),
         *columns,
     ]
-    return _permute(out, tuple(order.index(i) for i in sorted(order)))
+    return permute(out, tuple(order.index(i) for i in sorted(order)))
 
 
 def _squeeze(x: Value, axes: list[int]) -> Value:

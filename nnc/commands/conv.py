@@ -36,23 +36,14 @@ from nnc.commands.windows import Padding, Shape, crop_spatial, offsets, pad_spat
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.graph import STRIDED, Command, TensorSpec, check_same_dtype, register
 from nnc.graph import command as get_command
-from nnc.graph.rules import BatchRule, Rules, Value
+from nnc.graph.rules import BatchRule, Infer, Reference, Rules, Value
 
 COLUMN_ELEMENTS = 1 << 23  # gathered at a time: bounds the references' scratch memory
 
 # -- shapes ------------------------------------------------------------------------------------------------------------
 
 
-def _out_shape(
-    where: str,
-    x: Shape,
-    w: Shape,
-    stride: Shape,
-    padding: Padding,
-    dilation: Shape,
-    groups: int,
-    operands: dict[str, Any],
-) -> Shape:
+def _out_shape(where: str, x: Shape, w: Shape, operands: dict[str, Any], *, groups: int, **windows: Any) -> Shape:
     """(N, O, *out) of a convolution of `x` with `w`."""
     if len(x) < 3 or len(x) != len(w):
         problem = f"the input has {len(x)} axes and the weight {len(w)}; both need two axes and the spatial ones."
@@ -67,7 +58,7 @@ def _out_shape(
         problem = f"channels differ: input axis 1 is {x[1]}, weight axis 1 is {w[1]}{share}."
         fix = f"pass a weight of shape (O, {x[1] // groups}, *kernel), or set groups."
         raise user_error(ShapeError, where, problem, operands=operands, fix=fix)
-    return (x[0], w[0], *window_shape(where, x[2:], w[2:], stride, padding, dilation, operands))
+    return (x[0], w[0], *window_shape(where, x[2:], w[2:], operands=operands, **windows))
 
 
 def _check(where: str, **operands: TensorSpec) -> None:
@@ -107,39 +98,37 @@ def strided_weight(w: TensorSpec, packed: str | None, ndim: int) -> TensorSpec:
 
 
 def _conv_infer(
-    x: TensorSpec, w: TensorSpec, *, stride: Shape, padding: Padding, dilation: Shape, groups: int,
-    channels_last: bool = False, packed: str | None = None,
-) -> TensorSpec:  # fmt: skip
+    x: TensorSpec, w: TensorSpec, *, channels_last: bool = False, packed: str | None = None, **params: Any
+) -> TensorSpec:
     _check("conv", x=x, w=w)
     w = strided_weight(w, packed, x.ndim)
     shape, operands = _channels_first(x.shape, channels_last), {"x": x, "w": w}
-    out = _out_shape("conv", shape, w.shape, stride, padding, dilation, groups, operands)
+    out = _out_shape("conv", shape, w.shape, operands, **params)
     return x.update(shape=_as_asked(out, channels_last))
 
 
 def _input_grad_infer(
-    ct: TensorSpec, w: TensorSpec, *, spatial: Shape, stride: Shape, padding: Padding, dilation: Shape, groups: int,
-    channels_last: bool = False, packed: str | None = None,
+    ct: TensorSpec, w: TensorSpec, *, spatial: Shape, groups: int, channels_last: bool = False, packed: str | None = None,
+    **params: Any,
 ) -> TensorSpec:  # fmt: skip
     _check("conv_input_grad", ct=ct, w=w)
     w = strided_weight(w, packed, ct.ndim)
     operands = {"ct": ct, "w": w}
     shape = (ct.shape[0] if ct.ndim else 0, w.shape[1] * groups if w.ndim > 1 else 0, *spatial)
-    expected = _out_shape("conv_input_grad", shape, w.shape, stride, padding, dilation, groups, operands)
+    expected = _out_shape("conv_input_grad", shape, w.shape, operands, groups=groups, **params)
     _check_cotangent("conv_input_grad", ct, _as_asked(expected, channels_last), operands)
     return ct.update(shape=_as_asked(shape, channels_last))
 
 
 def _weight_grad_infer(
-    x: TensorSpec, ct: TensorSpec, *, kernel: Shape, stride: Shape, padding: Padding, dilation: Shape, groups: int,
-    channels_last: bool = False,
-) -> TensorSpec:  # fmt: skip
+    x: TensorSpec, ct: TensorSpec, *, kernel: Shape, groups: int, channels_last: bool = False, **params: Any
+) -> TensorSpec:
     _check("conv_weight_grad", x=x, ct=ct)
     operands = {"x": x, "ct": ct}
     into, out_of = (_channels_first(spec.shape, channels_last)[1:2] for spec in (x, ct))
     shape = (*(out_of or (0,)), into[0] // max(1, groups) if into else 0, *kernel)
     x_shape = _channels_first(x.shape, channels_last)
-    expected = _out_shape("conv_weight_grad", x_shape, shape, stride, padding, dilation, groups, operands)
+    expected = _out_shape("conv_weight_grad", x_shape, shape, operands, groups=groups, **params)
     _check_cotangent("conv_weight_grad", ct, _as_asked(expected, channels_last), operands)
     return x.update(shape=shape)
 
@@ -211,7 +200,9 @@ def _weight_grad_by_place(
 
 def _conv_reference(x: Any, w: Any, *, stride: Shape, padding: Padding, dilation: Shape, groups: int) -> Any:
     kernel = w.shape[2:]
-    out_shape = _out_shape("conv", x.shape, w.shape, stride, padding, dilation, groups, {})
+    out_shape = _out_shape(
+        "conv", x.shape, w.shape, {}, stride=stride, padding=padding, dilation=dilation, groups=groups
+    )
     wide = dtypes.accumulator(x.dtype)
     if _reaches_padding(w, padding):
         windows: dict[str, Any] = {"stride": stride, "padding": padding, "dilation": dilation, "out": out_shape[2:]}
@@ -311,15 +302,13 @@ def _unfold(x: Value, size: int, axis: int, groups: int) -> Value:
 
 
 Fold = tuple[int, bool]  # an axis, and whether the batch goes inside each group's share of it
+Folds = tuple[tuple[Fold, Fold], tuple[Fold, Fold], tuple[int, int, int]]
 
 
 def _batch_by_folding(
-    name: str,
-    activations: tuple[bool, bool, bool],
-    first: tuple[Fold, Fold],
-    second: tuple[Fold, Fold],
+    name: str, activations: tuple[bool, bool, bool], first: tuple[Fold, Fold], second: tuple[Fold, Fold],
     both: tuple[int, int, int],
-) -> BatchRule:
+) -> BatchRule:  # fmt: skip
     """Batches a convolution by folding the batch axis into another axis.
 
     Args:
@@ -369,17 +358,15 @@ def _decomposed(
 
 
 def _conv_formula(x: Value, w: Value, **params: Any) -> Value:
-    out = _out_shape("conv", x.spec.shape, w.spec.shape, **params, operands={})
+    out = _out_shape("conv", x.spec.shape, w.spec.shape, {}, **params)
     return conv_formula(x, w, out=out[2:], **params)
 
 
 # -- the commands ------------------------------------------------------------------------------------------------------
 
 
-_CONV, _WEIGHT_GRAD = (
-    (True, False, True),
-    (True, True, False),
-)  # activations: conv and its input's gradient; the weight's
+# which of the operands and the output are activations: of a convolution and its input's gradient; of the weight's
+_CONV, _WEIGHT_GRAD = (True, False, True), (True, True, False)
 
 
 def _spatial(x: Value, params: Mapping[str, Any]) -> Shape:
@@ -395,64 +382,47 @@ def _weight_shape(w: TensorSpec, x: TensorSpec, params: Mapping[str, Any]) -> Sh
     return strided_weight(w, params.get("packed"), x.ndim).shape
 
 
-conv: Command = register(
-    "conv",
-    Rules(
-        infer=_conv_infer,
+def _convolution(
+    name: str, infer: Infer, reference: Reference, formula: Callable[..., Value], transposes: Mapping[int, Any], *,
+    activations: tuple[bool, bool, bool], folds: Folds, cost: Callable[..., int],
+) -> Command:  # fmt: skip
+    rules = Rules(
+        infer=infer,
         any_arrays=True,
-        reference=_in_any_order(_conv_reference, _CONV),
-        derivative=linear_in(
-            "conv",
-            {
-                0: lambda ct, x, w, **params: conv_input_grad(ct, w, spatial=_spatial(x, params), **params),
-                1: lambda ct, x, w, **params: conv_weight_grad(x, ct, kernel=w.spec.shape[2:], **params),
-            },
-        ),
-        batch=_batch_by_folding("conv", _CONV, ((0, False), (0, False)), ((0, True), (1, True)), (1, 0, 1)),
-        cost=lambda x, w, **params: _work(x, _weight_shape(w, x, params), _conv_infer(x, w, **params), **params),
-    ),
-    arity=2,
-    decomposition=_decomposed(_conv_formula, _CONV),
-)
+        reference=_in_any_order(reference, activations),
+        derivative=linear_in(name, transposes),
+        batch=_batch_by_folding(name, activations, *folds),
+        cost=cost,
+    )
+    return register(name, rules, arity=2, decomposition=_decomposed(formula, activations))
 
-conv_input_grad: Command = register(
-    "conv_input_grad",
-    Rules(
-        infer=_input_grad_infer,
-        any_arrays=True,
-        reference=_in_any_order(_input_grad_reference, _CONV),
-        derivative=linear_in(
-            "conv_input_grad",
-            {
-                0: lambda g, ct, w, spatial, **params: conv(g, w, **params),
-                1: lambda g, ct, w, spatial, **params: conv_weight_grad(g, ct, kernel=w.spec.shape[2:], **params),
-            },
-        ),
-        batch=_batch_by_folding("conv_input_grad", _CONV, ((0, False), (0, False)), ((1, False), (1, True)), (1, 0, 1)),
-        cost=lambda ct, w, **params: _work(ct, _weight_shape(w, ct, params), ct, **params),
-    ),
-    arity=2,
-    decomposition=_decomposed(input_grad_formula, _CONV),
-)
 
-conv_weight_grad: Command = register(
-    "conv_weight_grad",
-    Rules(
-        infer=_weight_grad_infer,
-        any_arrays=True,
-        reference=_in_any_order(_weight_grad_reference, _WEIGHT_GRAD),
-        derivative=linear_in(
-            "conv_weight_grad",
-            {
-                0: lambda g, x, ct, kernel, **params: conv_input_grad(ct, g, spatial=_spatial(x, params), **params),
-                1: lambda g, x, ct, kernel, **params: conv(x, g, **params),
-            },
-        ),
-        batch=_batch_by_folding(
-            "conv_weight_grad", _WEIGHT_GRAD, ((1, True), (1, False)), ((1, True), (0, True)), (1, 1, 0)
-        ),
-        cost=lambda x, ct, **params: _work(x, _weight_grad_infer(x, ct, **params).shape, ct, **params),
-    ),
-    arity=2,
-    decomposition=_decomposed(weight_grad_formula, _WEIGHT_GRAD),
-)
+conv: Command = _convolution(
+    "conv", _conv_infer, _conv_reference, _conv_formula,
+    {
+        0: lambda ct, x, w, **params: conv_input_grad(ct, w, spatial=_spatial(x, params), **params),
+        1: lambda ct, x, w, **params: conv_weight_grad(x, ct, kernel=w.spec.shape[2:], **params),
+    },
+    activations=_CONV, folds=(((0, False), (0, False)), ((0, True), (1, True)), (1, 0, 1)),
+    cost=lambda x, w, **params: _work(x, _weight_shape(w, x, params), _conv_infer(x, w, **params), **params),
+)  # fmt: skip
+
+conv_input_grad: Command = _convolution(
+    "conv_input_grad", _input_grad_infer, _input_grad_reference, input_grad_formula,
+    {
+        0: lambda g, ct, w, spatial, **params: conv(g, w, **params),
+        1: lambda g, ct, w, spatial, **params: conv_weight_grad(g, ct, kernel=w.spec.shape[2:], **params),
+    },
+    activations=_CONV, folds=(((0, False), (0, False)), ((1, False), (1, True)), (1, 0, 1)),
+    cost=lambda ct, w, **params: _work(ct, _weight_shape(w, ct, params), ct, **params),
+)  # fmt: skip
+
+conv_weight_grad: Command = _convolution(
+    "conv_weight_grad", _weight_grad_infer, _weight_grad_reference, weight_grad_formula,
+    {
+        0: lambda g, x, ct, kernel, **params: conv_input_grad(ct, g, spatial=_spatial(x, params), **params),
+        1: lambda g, x, ct, kernel, **params: conv(x, g, **params),
+    },
+    activations=_WEIGHT_GRAD, folds=(((1, True), (1, False)), ((1, True), (0, True)), (1, 1, 0)),
+    cost=lambda x, ct, **params: _work(x, _weight_grad_infer(x, ct, **params).shape, ct, **params),
+)  # fmt: skip

@@ -12,7 +12,7 @@ import numpy as np
 
 from nnc.base import dtypes
 from nnc.base.source import SourceLine
-from nnc.commands.rules import lead
+from nnc.commands.rules import batch_leading
 from nnc.errors import NotFiniteError, user_error
 from nnc.graph import TensorSpec, register, spec_of
 from nnc.graph.rules import Rules, Value
@@ -56,19 +56,10 @@ def _check(*arrays: NDArray, name: str, results: int, source: SourceLine | None)
     return ()
 
 
-def _check_rows(
-    size: int, operands: tuple[Value, ...], batched: tuple[bool, ...], name: str, results: int, source: Any
-) -> tuple[tuple[()], tuple[()]]:
-    check_finite(
-        *(lead(size, x, on) for x, on in zip(operands, batched, strict=True)), name=name, results=results, source=source
-    )
-    return (), ()
-
-
 # the results of the command `name`, then its operands; `source` is the line that made the command
 check_finite = register(
     "check_finite", Rules(
-        infer=lambda *specs, name, results, source: (), reference=_check, batch=_check_rows, effect="debug",
+        infer=lambda *specs, name, results, source: (), reference=_check, batch=batch_leading("check_finite"), effect="debug",
     ), arity=None, outputs=None,
 )  # fmt: skip
 

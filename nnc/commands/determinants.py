@@ -10,26 +10,25 @@ from __future__ import annotations
 import itertools
 import math
 import string
-from typing import Any
 
 import numpy as np
 
 from nnc.base import dtypes
 from nnc.commands.elementwise import INEXACT, mul, real
 from nnc.commands.linalg import (
-    NO_CONVERGENCE,
+    SINGULAR,
     MatrixRules,
     NDArray,
-    batch_leading,
     cubic,
     imaginary_part,
     infer_square,
-    run_lapack,
+    lapack,
+    register_matrix,
     solve,
     trace,
 )
 from nnc.commands.reduce import reduce_sum
-from nnc.commands.rules import add_tangents, check_linear_in_one, check_same_spec, not_linear
+from nnc.commands.rules import add_tangents, batch_leading, check_linear_in_one, check_same_spec, not_linear
 from nnc.graph import Command, TensorSpec, register
 from nnc.graph.rules import Cotangents, Derivative, Linear, Tangents, Value
 
@@ -63,15 +62,11 @@ def _cofactor_infer(x: TensorSpec, *ts: TensorSpec) -> TensorSpec:
     return infer_square("cofactor", INEXACT)(check_same_spec("cofactor", (x, *ts)))
 
 
-def _cofactor_reference(*xs: NDArray) -> Any:
+def _cofactor(x: NDArray, *ts: NDArray) -> NDArray:
     """Evaluates `cofactor`: the gradient at matrices far from singular ones by their inverse, all else by singular values."""
-
-    def run(x: NDArray, *ts: NDArray) -> NDArray:
-        if not x.size:
-            return x.copy()
-        return _by_singular_values(x, *ts) if ts else _by_inverse(x.reshape(-1, *x.shape[-2:])).reshape(x.shape)
-
-    return run_lapack("cofactor", run, xs, NO_CONVERGENCE, "check the matrix with nnp.isfinite.")
+    if not x.size:
+        return x.copy()
+    return _by_singular_values(x, *ts) if ts else _by_inverse(x.reshape(-1, *x.shape[-2:])).reshape(x.shape)
 
 
 def _by_inverse(x: NDArray) -> NDArray:
@@ -176,34 +171,15 @@ def _cofactor_transpose(cotangents: Cotangents, operands: tuple[Value | Linear, 
     )
 
 
-_SINGULAR = "a matrix is singular."  # LAPACK does not promise this for determinants
-
-slogdet: Command = register(
-    "slogdet",
-    MatrixRules(
-        infer=_slogdet_infer,
-        reference=lambda x: run_lapack("slogdet", lambda x: tuple(np.linalg.slogdet(x)), (x,), _SINGULAR, ""),
-        derivative=Derivative(_slogdet_jvp),
-        batch=batch_leading("slogdet"),
-        cost=cubic,
-    ),
-    outputs=2,
+slogdet: Command = register_matrix(
+    "slogdet", _slogdet_infer, lapack("slogdet", np.linalg.slogdet, SINGULAR), _slogdet_jvp, cubic, outputs=2
 )
-det: Command = register(
-    "det",
-    MatrixRules(
-        infer=_det_infer,
-        reference=lambda x: run_lapack("det", np.linalg.det, (x,), _SINGULAR, ""),
-        derivative=Derivative(_det_jvp),
-        batch=batch_leading("det"),
-        cost=cubic,
-    ),
-)
+det: Command = register_matrix("det", _det_infer, lapack("det", np.linalg.det, SINGULAR), _det_jvp, cubic)
 cofactor: Command = register(
     "cofactor",
     MatrixRules(
         infer=_cofactor_infer,
-        reference=_cofactor_reference,
+        reference=lapack("cofactor", _cofactor),
         derivative=Derivative(_cofactor_jvp, _cofactor_transpose),
         batch=batch_leading("cofactor"),
         cost=lambda x, *ts: (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,9 +18,11 @@ from nnc.graph import Command
 from nnc.graph.rules import Value
 
 
-def _draw(name: str, function: Callable[..., Any], scalar: str, **columns: Any) -> Command:
-    """Registers a command whose reference is a function of `portable`."""
-    command = elementwise(name, OnArrays(function), scalar, **columns)
+def _draw(name: str, *, call: str | None = None, arity: int = 1, **columns: Any) -> Command:
+    """Registers a command whose reference is the function of `portable` that its scalar expression calls."""
+    call, columns = call or name, {"accepts": FLOAT} | columns
+    function = (portable.FUNCTIONS | portable.OF_WORDS)[call]
+    command = elementwise(name, OnArrays(function), f"{call}({', '.join('xyz'[:arity])})", arity=arity, **columns)
     same_bits.set(command, True)
     return command
 
@@ -31,18 +32,9 @@ product: Command = elementwise(
 )
 """x · y, rounded to its dtype also where `nnc.compile(contract=True)` joins products with sums."""
 
-portable_log: Command = _draw(
-    "portable_log", portable.log, "portable_log(x)", accepts=FLOAT, flops=20, singular=True,
-    partials=(lambda x, out: 1 / x,),
-)  # fmt: skip
-portable_log1p: Command = _draw(
-    "portable_log1p", portable.log1p, "portable_log1p(x)", accepts=FLOAT, flops=25, singular=True,
-    partials=(lambda x, out: 1 / (x + 1),),
-)  # fmt: skip
-portable_exp: Command = _draw(
-    "portable_exp", portable.exp, "portable_exp(x)", accepts=FLOAT, flops=20,
-    partials=(lambda x, out: out,),
-)  # fmt: skip
+portable_log: Command = _draw("portable_log", flops=20, singular=True, partials=(lambda x, out: 1 / x,))
+portable_log1p: Command = _draw("portable_log1p", flops=25, singular=True, partials=(lambda x, out: 1 / (x + 1),))
+portable_exp: Command = _draw("portable_exp", flops=20, partials=(lambda x, out: out,))
 
 
 def _inverse_density(x: Value) -> Value:
@@ -51,9 +43,11 @@ def _inverse_density(x: Value) -> Value:
 
 
 normal_quantile: Command = _draw(
-    "normal_quantile", portable.normal_quantile, "normal_quantile(x)", accepts=FLOAT, flops=40,
-    singular=True, partials=(lambda u, out: mul(_inverse_density(out), full_like(out, 0.5)),),
-)  # fmt: skip
+    "normal_quantile",
+    flops=40,
+    singular=True,
+    partials=(lambda u, out: mul(_inverse_density(out), full_like(out, 0.5)),),
+)
 """The number that a standard normal one is below with probability (1 + x) / 2."""
 
 
@@ -72,41 +66,39 @@ def _bound_slope(share: Value, bound: Value, out: Value) -> Value:
 
 
 truncated_normal_quantile: Command = _draw(
-    "truncated_normal_quantile", portable.truncated_normal, "truncated_normal(x, y, z)", arity=3,
-    accepts=FLOAT, flops=150, singular=True,
+    "truncated_normal_quantile",
+    call="truncated_normal",
+    arity=3,
+    flops=150,
+    singular=True,
     partials=(
         _between_slope,
         lambda u, low, high, out: _bound_slope(sub(ones_like(u), u), low, out),
         lambda u, low, high, out: _bound_slope(u, high, out),
     ),
-)  # fmt: skip
+)
 """The number between two bounds that a standard normal one between them is below with probability x."""
 
 tan_of_turns: Command = _draw(
-    "tan_of_turns", portable.tan_of_turns, "tan_of_turns(x)", accepts=FLOAT, flops=30, singular=True,
+    "tan_of_turns",
+    flops=30,
+    singular=True,
     partials=(lambda t, out: mul(add(square(out), ones_like(out)), full_like(out, math.pi)),),
-)  # fmt: skip
+)
 """tan(πx)."""
 
 unit_of_words: Command = _draw(
-    "unit_of_words", portable.unit_of_words, "unit_of_words(x)",
-    accepts=(lambda dtype: dtype == dtypes.uint64, "uint64"), result=lambda dtype: dtypes.float64, flops=8,
-)  # fmt: skip
+    "unit_of_words",
+    accepts=(lambda dtype: dtype == dtypes.uint64, "uint64"),
+    result=lambda dtype: dtypes.float64,
+    flops=8,
+)
 """Words of 64 random bits as uniform numbers of 52 bits in (0, 1), in float64."""
 
-geometric_quantile: Command = _draw(
-    "geometric_quantile", portable.geometric_quantile, "geometric_quantile(x, y)", arity=2, accepts=FLOAT,
-    flops=25, partials=(None, None),
-)  # fmt: skip
+geometric_quantile: Command = _draw("geometric_quantile", arity=2, flops=25, partials=(None, None))
 """The number of the first trial that succeeds, of a uniform number x, where each fails with probability e^-y."""
 
-poisson_log_mass: Command = _draw(
-    "poisson_log_mass", portable.poisson_log_mass, "poisson_log_mass(x, y)", arity=2, accepts=FLOAT,
-    flops=100,
-)  # fmt: skip
+poisson_log_mass: Command = _draw("poisson_log_mass", arity=2, flops=100)
 """The logarithm of the probability of x events where y are expected."""
-binomial_log_mass: Command = _draw(
-    "binomial_log_mass", portable.binomial_log_mass, "binomial_log_mass(x, y, z)", arity=3,
-    accepts=FLOAT, flops=250,
-)  # fmt: skip
+binomial_log_mass: Command = _draw("binomial_log_mass", arity=3, flops=250)
 """The logarithm of the probability that x of y trials succeed, each with probability z."""

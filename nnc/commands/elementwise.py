@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from operator import methodcaller
 from typing import Any
 
@@ -22,12 +23,14 @@ from nnc.commands.rules import (
     Quotient,
     Sum,
     add_tangents,
-    batch_elementwise,
+    batch_leading,
     check_dtype,
     check_same_spec,
+    each,
     linear_in,
     linear_in_all,
     not_linear,
+    of_tangent,
 )
 from nnc.errors import ArgumentError, DTypeError, user_error
 from nnc.graph import Command, TensorSpec, register
@@ -121,7 +124,7 @@ def elementwise(
             exact=identity or not widen,
             numpy_call=called if is_ufunc else None,
             derivative=rule,
-            batch=batch_elementwise(name),
+            batch=batch_leading(name),
             inplace=InPlace(tuple((i, 0) for i in range(arity)), (0,) if identity else ()) if result is None else None,
             cost=lambda *specs: flops * specs[0].size,
             weight=weight,
@@ -131,6 +134,12 @@ def elementwise(
         arity=arity,
         **attributes,
     )
+
+
+def of_inexact(name: str, function: Callable[..., Any], slope: Partial, **columns: Any) -> Command:
+    """Registers an elementwise command of one float or complex operand, whose scalar expression is a call of its name."""
+    columns = {"any_arrays": True} | columns
+    return elementwise(name, function, f"{name}(x)", accepts=INEXACT, partials=(slope,), **columns)
 
 
 def as_array(x: Any) -> Any:
@@ -143,9 +152,9 @@ def _from_partials(
 ) -> Derivative:
     def jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...]) -> Tangents:
         total: Value | None = None
-        for partial, t in zip(partials, tangents, strict=True):
-            if t is not None and partial is not None:
-                total = add_tangents(total, _PRODUCTS[product](t, partial(*primals, outputs[0])))
+        for slope, t in zip(partials, tangents, strict=True):
+            if t is not None and slope is not None:
+                total = add_tangents(total, _PRODUCTS[product](t, slope(*primals, outputs[0])))
         return (total,)
 
     return Derivative(jvp, transpose)
@@ -161,14 +170,10 @@ def _signed_sum(*signs: int) -> Derivative:
                 total = add_tangents(total, t if sign > 0 else neg(t)) if total is None or sign > 0 else sub(total, t)
         return (total,)
 
-    def transpose(cotangents: Cotangents, operands: tuple[Value | Linear, ...]) -> Tangents:
-        ct = cotangents[0]
-        return tuple(
-            (ct if sign > 0 else neg(ct)) if isinstance(operand, Linear) else None
-            for sign, operand in zip(signs, operands, strict=True)
-        )
+    def transpose(sign: int, ct: Value, *operands: Value | Linear) -> Value:
+        return ct if sign > 0 else neg(ct)
 
-    return Derivative(jvp, transpose)
+    return Derivative(jvp, each({i: partial(transpose, sign) for i, sign in enumerate(signs)}))
 
 
 # -- arithmetic --------------------------------------------------------------------------------------------------------
@@ -250,22 +255,22 @@ fmod: Command = elementwise(
 )  # fmt: skip
 abs_: Command = elementwise(
     "abs", np.abs, "abs(x)", result=dtypes.real_dtype,
-    derivative=Derivative(lambda primals, tangents, outputs: (_abs_jvp(primals[0], tangents[0], outputs[0]),)),
+    derivative=of_tangent(lambda t, x, out: _tangent_of_abs(t, x, out)),
     weight=2, root_of=(2, lambda primals, tangents: _abs_square_jvp(primals[0], tangents[0])),
 )  # fmt: skip
 sign: Command = elementwise(
     "sign", np.sign, "sign(x)",
-    derivative=Derivative(lambda primals, tangents, outputs: (_sign_jvp(primals[0], tangents[0], outputs[0]),)),
+    derivative=of_tangent(lambda t, x, out: _tangent_of_sign(t, x, out)),
     weight=2,
 )  # fmt: skip
 square: Command = elementwise(
     "square", np.square, "x * x",
-    derivative=Derivative(lambda primals, tangents, outputs: (primals[0] * tangents[0] * 2,)),  # keeps x, no double of it
+    derivative=of_tangent(lambda t, x, out: x * t * 2),  # keeps x, no double of it
     weight=2, elements=Product((0, 0)),
 )  # fmt: skip
 
 
-def _sign_jvp(x: Value, t: Value, out: Value) -> Value | None:
+def _tangent_of_sign(t: Value, x: Value, out: Value) -> Value | None:
     """0 for real numbers. A complex one moves along the unit circle by the part of t across x; at 0 it stays."""
     if not dtypes.is_complex(x.spec.dtype):
         return None
@@ -276,7 +281,7 @@ def _sign_jvp(x: Value, t: Value, out: Value) -> Value | None:
     return complex_(-(imag(out) * across), real(out) * across)
 
 
-def _abs_jvp(x: Value, t: Value, out: Value) -> Value:
+def _tangent_of_abs(t: Value, x: Value, out: Value) -> Value:
     if not dtypes.is_complex(x.spec.dtype):
         return mul(t, sign(x))
     unit = select(equal(out, out * 0), complex_(out * 0, out * 0), x / complex_(out, out * 0))
@@ -289,19 +294,17 @@ def _abs_square_jvp(x: Value, t: Value) -> Value:
 
 # -- powers, exponentials, logarithms ----------------------------------------------------------------------------------
 
-sqrt: Command = elementwise(
-    "sqrt", np.sqrt, "sqrt(x)", accepts=INEXACT, any_arrays=True, singular=True, partials=(lambda x, out: 0.5 / out,),
-    root_of=(2, lambda primals, tangents: tangents[0]),
-)  # fmt: skip
+sqrt: Command = of_inexact(
+    "sqrt", np.sqrt, lambda x, out: 0.5 / out, singular=True, root_of=(2, lambda primals, tangents: tangents[0])
+)
 length: Command = elementwise(
     "length", np.sqrt, "sqrt(x)", accepts=FLOAT, any_arrays=True, partials=(lambda x, out: _slope_of_length(out),),
     root_of=(2, lambda primals, tangents: tangents[0]),
 )  # fmt: skip
 """The square root of a sum of squares: the derivative at 0 is 0."""
-rsqrt: Command = elementwise(
-    "rsqrt", lambda x: 1 / np.sqrt(x), "rsqrt(x)", accepts=INEXACT, singular=True,
-    partials=(lambda x, out: -0.5 * out / x,), flops=2,
-)  # fmt: skip
+rsqrt: Command = of_inexact(
+    "rsqrt", lambda x: 1 / np.sqrt(x), lambda x, out: -0.5 * out / x, singular=True, any_arrays=False, flops=2
+)
 with_square: Command = elementwise(
     "with_square", lambda x, y: np.array(x), "x", arity=2, accepts=FLOAT, flops=0, identity=True, weight=2,
     derivative=Derivative(lambda primals, tangents, outputs: (tangents[0],)), root_of=(2, lambda primals, tangents: tangents[1]),
@@ -324,12 +327,8 @@ def _slope_of_length(out: Value) -> Value:
 
 
 # exponentials overflow, which makes their partials infinite
-exp: Command = elementwise(
-    "exp", np.exp, "exp(x)", accepts=INEXACT, any_arrays=True, singular=True, partials=(lambda x, out: out,)
-)
-exp2: Command = elementwise(
-    "exp2", np.exp2, "exp2(x)", accepts=INEXACT, singular=True, partials=(lambda x, out: _slope_of_exp2(x, out),)
-)
+exp: Command = of_inexact("exp", np.exp, lambda x, out: out, singular=True)
+exp2: Command = of_inexact("exp2", np.exp2, lambda x, out: _slope_of_exp2(x, out), singular=True, any_arrays=False)
 
 
 def _slope_of_exp2(x: Value, out: Value) -> Value:
@@ -355,20 +354,10 @@ def _expm1(x: Any) -> Any:
     return out
 
 
-expm1: Command = elementwise(
-    "expm1", _expm1, "expm1(x)", accepts=INEXACT, any_arrays=True, singular=True, partials=(lambda x, out: exp(x),)
-)
-log: Command = elementwise(
-    "log", np.log, "log(x)", accepts=INEXACT, any_arrays=True, singular=True, partials=(lambda x, out: reciprocal(x),)
-)
-log2: Command = elementwise(
-    "log2", np.log2, "log2(x)", accepts=INEXACT, any_arrays=True, singular=True,
-    partials=(lambda x, out: 1 / (x * math.log(2)),),
-)  # fmt: skip
-log10: Command = elementwise(
-    "log10", np.log10, "log10(x)", accepts=INEXACT, any_arrays=True, singular=True,
-    partials=(lambda x, out: 1 / (x * math.log(10)),),
-)  # fmt: skip
+expm1: Command = of_inexact("expm1", _expm1, lambda x, out: exp(x), singular=True)
+log: Command = of_inexact("log", np.log, lambda x, out: reciprocal(x), singular=True)
+log2: Command = of_inexact("log2", np.log2, lambda x, out: 1 / (x * math.log(2)), singular=True)
+log10: Command = of_inexact("log10", np.log10, lambda x, out: 1 / (x * math.log(10)), singular=True)
 
 
 def _log1p(x: Any) -> Any:
@@ -402,9 +391,7 @@ def _square_exactly(x: Any) -> tuple[Any, Any]:
     return square, ((high * high - square) + 2 * high * low) + low * low
 
 
-log1p: Command = elementwise(
-    "log1p", _log1p, "log1p(x)", accepts=INEXACT, any_arrays=True, singular=True, partials=(lambda x, out: 1 / (x + 1),)
-)  # fmt: skip
+log1p: Command = of_inexact("log1p", _log1p, lambda x, out: 1 / (x + 1), singular=True)
 
 
 def _integer_pow_infer(x: TensorSpec, *, exponent: int) -> TensorSpec:
@@ -431,6 +418,12 @@ def _integer_pow_call(x: TensorSpec, *, exponent: int) -> Callable[..., Any] | N
     return (lambda x: _integer_pow_reference(x, exponent=exponent)) if dtypes.is_complex(x.dtype) else None
 
 
+def _tangent_of_integer_pow(t: Value, x: Value, exponent: int) -> Value | None:
+    if not exponent:
+        return None
+    return (safe_mul if exponent < 1 else mul)(t, integer_pow(x, exponent=exponent - 1) * exponent)
+
+
 integer_pow: Command = register(
     "integer_pow",
     Rules(
@@ -438,16 +431,8 @@ integer_pow: Command = register(
         reference=_integer_pow_reference,
         numpy_call=_integer_pow_call,
         scalar="x ** exponent",
-        derivative=Derivative(
-            lambda primals, tangents, outputs, exponent: (
-                (safe_mul if exponent < 1 else mul)(
-                    tangents[0], integer_pow(primals[0], exponent=exponent - 1) * exponent
-                )
-                if exponent
-                else None,
-            )
-        ),
-        batch=batch_elementwise("integer_pow"),
+        derivative=of_tangent(lambda t, x, out, exponent: _tangent_of_integer_pow(t, x, exponent)),
+        batch=batch_leading("integer_pow"),
         inplace=InPlace(((0, 0),)),
         cost=lambda x, exponent: x.size * max(1, abs(exponent).bit_length()),
     ),
@@ -564,20 +549,15 @@ def _to_bool(dtype: dtypes.DType) -> dtypes.DType:
     return dtypes.bool_
 
 
-equal: Command = elementwise(
-    "equal", np.equal, "x == y", arity=2, accepts=ANY, result=_to_bool, weight=2, commutes=True
-)
-not_equal: Command = elementwise(
-    "not_equal", np.not_equal, "x != y", arity=2, accepts=ANY, result=_to_bool, weight=2, commutes=True
-)
-less: Command = elementwise("less", np.less, "x < y", arity=2, accepts=ORDERED, result=_to_bool, weight=2)
-less_equal: Command = elementwise(
-    "less_equal", np.less_equal, "x <= y", arity=2, accepts=ORDERED, result=_to_bool, weight=2
-)
-greater: Command = elementwise("greater", np.greater, "x > y", arity=2, accepts=ORDERED, result=_to_bool, weight=2)
-greater_equal: Command = elementwise(
-    "greater_equal", np.greater_equal, "x >= y", arity=2, accepts=ORDERED, result=_to_bool, weight=2
-)
+_comparison = partial(elementwise, arity=2, accepts=ORDERED, result=_to_bool, weight=2)
+
+
+equal: Command = _comparison("equal", np.equal, "x == y", accepts=ANY, commutes=True)
+not_equal: Command = _comparison("not_equal", np.not_equal, "x != y", accepts=ANY, commutes=True)
+less: Command = _comparison("less", np.less, "x < y")
+less_equal: Command = _comparison("less_equal", np.less_equal, "x <= y")
+greater: Command = _comparison("greater", np.greater, "x > y")
+greater_equal: Command = _comparison("greater_equal", np.greater_equal, "x >= y")
 isnan: Command = elementwise("isnan", np.isnan, "x != x", accepts=ANY, result=_to_bool, weight=2)
 isinf: Command = elementwise("isinf", np.isinf, "abs(x) == inf", accepts=ANY, result=_to_bool, any_arrays=True)
 isfinite: Command = elementwise(
@@ -586,13 +566,10 @@ isfinite: Command = elementwise(
 signbit: Command = elementwise("signbit", np.signbit, "signbit(x)", accepts=FLOAT, result=_to_bool)
 
 bitwise_not: Command = elementwise("bitwise_not", np.invert, "~x", accepts=BITS, weight=2)
-bitwise_and: Command = elementwise(
-    "bitwise_and", np.bitwise_and, "x & y", arity=2, accepts=BITS, weight=2, commutes=True
-)
-bitwise_or: Command = elementwise("bitwise_or", np.bitwise_or, "x | y", arity=2, accepts=BITS, weight=2, commutes=True)
-bitwise_xor: Command = elementwise(
-    "bitwise_xor", np.bitwise_xor, "x ^ y", arity=2, accepts=BITS, weight=2, commutes=True
-)
+_bitwise = partial(elementwise, arity=2, accepts=BITS, weight=2, commutes=True)
+bitwise_and: Command = _bitwise("bitwise_and", np.bitwise_and, "x & y")
+bitwise_or: Command = _bitwise("bitwise_or", np.bitwise_or, "x | y")
+bitwise_xor: Command = _bitwise("bitwise_xor", np.bitwise_xor, "x ^ y")
 
 
 def _shift(function: Any) -> Any:
@@ -618,17 +595,6 @@ def _select_infer(condition: TensorSpec, x: TensorSpec, y: TensorSpec) -> Tensor
     return x
 
 
-def _select_transpose(cotangents: Cotangents, operands: tuple[Any, ...]) -> Tangents:
-    condition, x, y = operands
-    ct = cotangents[0]
-    nothing = full_like(ct, 0)
-    return (
-        None,
-        select(condition, ct, nothing) if isinstance(x, Linear) else None,
-        select(condition, nothing, ct) if isinstance(y, Linear) else None,
-    )
-
-
 _WORDS = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
 _MANY = 1 << 12  # elements above which branches that are guessed wrong cost more than passes over memory
 
@@ -650,8 +616,16 @@ select: Command = register(
         numpy_call=lambda condition, x, y: _blend if x.size > _MANY and x.dtype.itemsize in _WORDS else np.where,
         scalar="select(x, y, z)",
         exact=True,
-        derivative=linear_in_all("select", _select_transpose),
-        batch=batch_elementwise("select"),
+        derivative=linear_in_all(
+            "select",
+            each(
+                {
+                    1: lambda ct, condition, x, y: select(condition, ct, full_like(ct, 0)),
+                    2: lambda ct, condition, x, y: select(condition, full_like(ct, 0), ct),
+                }
+            ),
+        ),
+        batch=batch_leading("select"),
         inplace=InPlace(((1, 0), (2, 0))),
         weight=2,
         cost=lambda condition, x, y: x.size,
@@ -676,12 +650,6 @@ conj: Command = elementwise(
 )
 
 
-def _complex_transpose(cotangents: Cotangents, operands: tuple[Any, ...]) -> Tangents:
-    ct = cotangents[0]
-    re, im = operands
-    return real(ct) if isinstance(re, Linear) else None, neg(imag(ct)) if isinstance(im, Linear) else None
-
-
 def _complex_infer(re: TensorSpec, im: TensorSpec) -> TensorSpec:
     spec = check_same_spec("complex", (re, im))
     check_dtype(
@@ -703,8 +671,10 @@ complex_: Command = register(
         reference=_complex_reference,
         numpy_call=lambda re, im: _complex_reference,
         scalar="complex(x, y)",
-        derivative=linear_in_all("complex", _complex_transpose),
-        batch=batch_elementwise("complex"),
+        derivative=linear_in_all(
+            "complex", each({0: lambda ct, re, im: real(ct), 1: lambda ct, re, im: neg(imag(ct))})
+        ),
+        batch=batch_leading("complex"),
         cost=lambda re, im: 0,
     ),
     arity=2,
@@ -735,15 +705,15 @@ def _convert_into(x: TensorSpec, *, dtype: Any) -> Callable[..., Any] | None:
     return lambda array, out: np.copyto(out, array, casting="unsafe")
 
 
-def _convert_jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], *, dtype: Any) -> Tangents:
-    return (convert(tangents[0], dtype=dtype) if dtypes.is_inexact(dtypes.as_dtype(dtype)) else None,)
+def _convert_tangent(t: Value, x: Value, out: Value, *, dtype: Any) -> Value | None:
+    return convert(t, dtype=dtype) if dtypes.is_inexact(dtypes.as_dtype(dtype)) else None
 
 
-def _convert_transpose(cotangents: Cotangents, operands: tuple[Any, ...], *, dtype: Any) -> Tangents:
-    ct, target = cotangents[0], operands[0].spec.dtype
+def _convert_transpose(ct: Value, x: Linear, *, dtype: Any) -> Value:
+    target = x.spec.dtype
     if dtypes.is_complex(ct.spec.dtype) and not dtypes.is_complex(target):
         ct = real(ct)
-    return (convert(ct, dtype=target) if ct.spec.dtype != target else ct,)
+    return in_dtype(ct, target)
 
 
 convert: Command = register(
@@ -754,13 +724,19 @@ convert: Command = register(
         numpy_call=_convert_call,
         scalar="convert(x)",
         exact=True,
-        derivative=Derivative(_convert_jvp, _convert_transpose),
-        batch=batch_elementwise("convert"),
+        derivative=of_tangent(_convert_tangent, each({0: _convert_transpose})),
+        batch=batch_leading("convert"),
         weight=1,
         cost=lambda x, dtype: 0,
     ),
     numpy_into=_convert_into,
 )
+
+
+def in_dtype(x: Value, dtype: dtypes.DType) -> Value:
+    """`x` in a dtype; itself where it has that."""
+    return x if x.spec.dtype == dtype else convert(x, dtype=dtype)
+
 
 stop_gradient: Command = elementwise(
     "stop_gradient", np.array, "x", accepts=ANY, partials=(None,), flops=0, identity=True, weight=2

@@ -30,19 +30,17 @@ from nnc.commands.elementwise import (
     stop_gradient,
 )
 from nnc.commands.linalg import (
-    NO_CONVERGENCE,
-    MatrixRules,
     NDArray,
     adjoint,
-    batch_leading,
     check_matrix,
     cubic,
     imaginary_part,
     infer_square,
     keep,
+    lapack,
     matrix_transpose,
     real_part,
-    run_lapack,
+    register_matrix,
     solve,
     triangular_solve,
 )
@@ -50,8 +48,8 @@ from nnc.commands.reduce import reduce_max, reduce_sum
 from nnc.commands.rules import check_dtype
 from nnc.commands.shape import broadcast_to, slice_axis
 from nnc.errors import UnsupportedError, user_error
-from nnc.graph import Command, TensorSpec, register
-from nnc.graph.rules import Derivative, Tangents, Value
+from nnc.graph import Command, TensorSpec
+from nnc.graph.rules import Tangents, Value
 
 _finfo: Any = ml_dtypes.finfo  # which knows bfloat16, too
 
@@ -88,14 +86,6 @@ def _safe_reciprocal(x: Value, values: Value) -> Value:
     return select(at, full_like(x, 0), reciprocal(select(at, full_like(x, 1), x)))
 
 
-def _cholesky_reference(x: NDArray) -> Any:
-    def run(x: NDArray) -> NDArray:
-        return np.linalg.cholesky(_hermitian_part(x))
-
-    fix = "add a multiple of the identity, such as x + 1e-6 * nnp.eye(n)."
-    return run_lapack("cholesky", run, (x,), "a matrix is not positive definite.", fix)
-
-
 def _cholesky_jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...]) -> Tangents:
     """dL = L Φ(L⁻¹ dX L⁻ᴴ), where Φ takes the lower triangle and half of the diagonal (Murray, 2016)."""
     lower = outputs[0]
@@ -104,28 +94,23 @@ def _cholesky_jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple
     return (matmul(lower, (keep(inner, greater_equal) + keep(inner, greater)) * 0.5),)
 
 
-cholesky: Command = register(
+cholesky: Command = register_matrix(
     "cholesky",
-    MatrixRules(
-        infer=infer_square("cholesky", INEXACT),
-        reference=_cholesky_reference,
-        derivative=Derivative(_cholesky_jvp),
-        batch=batch_leading("cholesky"),
-        cost=lambda x: x.size * x.shape[-1] // 3,
+    infer_square("cholesky", INEXACT),
+    lapack(
+        "cholesky",
+        lambda x: np.linalg.cholesky(_hermitian_part(x)),
+        "a matrix is not positive definite.",
+        "add a multiple of the identity, such as x + 1e-6 * nnp.eye(n).",
     ),
+    _cholesky_jvp,
+    cost=lambda x: x.size * x.shape[-1] // 3,
 )
 
 
 def _eigh_infer(x: TensorSpec) -> tuple[TensorSpec, TensorSpec]:
     x = infer_square("eigh", INEXACT)(x)
     return x.update(shape=x.shape[:-1], dtype=dtypes.real_dtype(x.dtype)), x
-
-
-def _eigh_reference(x: NDArray) -> Any:
-    def run(x: NDArray) -> tuple[NDArray, ...]:
-        return tuple(np.linalg.eigh(_hermitian_part(x)))
-
-    return run_lapack("eigh", run, (x,), NO_CONVERGENCE, "check the matrix with nnp.isfinite.")
 
 
 def _eigh_jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...]) -> Tangents:
@@ -137,15 +122,12 @@ def _eigh_jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Val
     return real_part(_diagonal(inner)), matmul(v, inner * _safe_reciprocal(gap, w))
 
 
-eigh: Command = register(
+eigh: Command = register_matrix(
     "eigh",
-    MatrixRules(
-        infer=_eigh_infer,
-        reference=_eigh_reference,
-        derivative=Derivative(_eigh_jvp),
-        batch=batch_leading("eigh"),
-        cost=lambda x: 5 * cubic(x),
-    ),
+    _eigh_infer,
+    lapack("eigh", lambda x: np.linalg.eigh(_hermitian_part(x))),
+    _eigh_jvp,
+    cost=lambda x: 5 * cubic(x),
     outputs=2,
 )
 
@@ -155,11 +137,8 @@ def _eig_infer(x: TensorSpec) -> tuple[TensorSpec, TensorSpec]:
     return x.update(shape=x.shape[:-1]), x
 
 
-def _eig_reference(x: NDArray) -> Any:
-    def run(x: NDArray) -> tuple[NDArray, ...]:
-        return tuple(y.astype(dtypes.complex_dtype(x.dtype), copy=False) for y in np.linalg.eig(x))
-
-    return run_lapack("eig", run, (x,), NO_CONVERGENCE, "check the matrix with nnp.isfinite.")
+def _eig(x: NDArray) -> tuple[NDArray, ...]:
+    return tuple(y.astype(dtypes.complex_dtype(x.dtype), copy=False) for y in np.linalg.eig(x))
 
 
 def _eig_jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...]) -> Tangents:
@@ -174,16 +153,8 @@ def _eig_jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Valu
     return _diagonal(inner), moved - v * _columns(along, v.spec.shape)
 
 
-eig: Command = register(
-    "eig",
-    MatrixRules(
-        infer=_eig_infer,
-        reference=_eig_reference,
-        derivative=Derivative(_eig_jvp),
-        batch=batch_leading("eig"),
-        cost=lambda x: 25 * cubic(x),
-    ),
-    outputs=2,
+eig: Command = register_matrix(
+    "eig", _eig_infer, lapack("eig", _eig), _eig_jvp, cost=lambda x: 25 * cubic(x), outputs=2
 )
 
 
@@ -195,13 +166,6 @@ def _svd_infer(x: TensorSpec, *, full_matrices: bool = False) -> tuple[TensorSpe
     left, right = (m, n) if full_matrices else (k, k)
     s = x.update(shape=(*batch, k), dtype=dtypes.real_dtype(x.dtype))
     return x.update(shape=(*batch, m, left)), s, x.update(shape=(*batch, right, n))
-
-
-def _svd_reference(x: NDArray, *, full_matrices: bool = False) -> Any:
-    def run(x: NDArray) -> tuple[NDArray, ...]:
-        return tuple(np.linalg.svd(x, full_matrices=full_matrices))
-
-    return run_lapack("svd", run, (x,), NO_CONVERGENCE, "check the matrix with nnp.isfinite.")
 
 
 def _check_reduced(where: str, x: TensorSpec, full: bool, fix: str) -> None:
@@ -239,15 +203,12 @@ def _svd_jvp(
     return du, real_part(_diagonal(inner)), adjoint(dv)
 
 
-svd: Command = register(
+svd: Command = register_matrix(
     "svd",
-    MatrixRules(
-        infer=_svd_infer,
-        reference=_svd_reference,
-        derivative=Derivative(_svd_jvp),
-        batch=batch_leading("svd"),
-        cost=lambda x, **params: 10 * cubic(x),
-    ),
+    _svd_infer,
+    lapack("svd", lambda x, full_matrices=False: np.linalg.svd(x, full_matrices=full_matrices)),
+    _svd_jvp,
+    cost=lambda x, **params: 10 * cubic(x),
     outputs=3,
 )
 
@@ -258,13 +219,6 @@ def _qr_infer(x: TensorSpec, *, full_matrices: bool = False) -> tuple[TensorSpec
     *batch, m, n = x.shape
     k = m if full_matrices else min(m, n)
     return x.update(shape=(*batch, m, k)), x.update(shape=(*batch, k, n))
-
-
-def _qr_reference(x: NDArray, *, full_matrices: bool = False) -> Any:
-    def run(x: NDArray) -> tuple[NDArray, ...]:
-        return tuple(np.linalg.qr(x, "complete" if full_matrices else "reduced"))
-
-    return run_lapack("qr", run, (x,), NO_CONVERGENCE, "")
 
 
 def _qr_jvp(
@@ -292,15 +246,12 @@ def _qr_jvp(
     return dq, matmul(inner - turn, r)
 
 
-qr: Command = register(
+qr: Command = register_matrix(
     "qr",
-    MatrixRules(
-        infer=_qr_infer,
-        reference=_qr_reference,
-        derivative=Derivative(_qr_jvp),
-        batch=batch_leading("qr"),
-        cost=lambda x, **params: 2 * cubic(x),
-    ),
+    _qr_infer,
+    lapack("qr", lambda x, full_matrices=False: np.linalg.qr(x, "complete" if full_matrices else "reduced")),
+    _qr_jvp,
+    cost=lambda x, **params: 2 * cubic(x),
     outputs=2,
 )
 
@@ -309,10 +260,6 @@ def _pinv_infer(x: TensorSpec, *, rtol: float) -> TensorSpec:
     check_dtype("pinv", x, *INEXACT)
     check_matrix("pinv", x, square=False)
     return x.update(shape=(*x.shape[:-2], x.shape[-1], x.shape[-2]))
-
-
-def _pinv_reference(x: NDArray, *, rtol: float) -> Any:
-    return run_lapack("pinv", lambda x: np.linalg.pinv(x, rtol), (x,), NO_CONVERGENCE, "check it with nnp.isfinite.")
 
 
 def _pinv_jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], *, rtol: float) -> Tangents:
@@ -330,13 +277,6 @@ def pinv_tangent(x: Value, t: Value, p: Value) -> Value:
     return total - matmul(p, matmul(t, p))
 
 
-pinv: Command = register(
-    "pinv",
-    MatrixRules(
-        infer=_pinv_infer,
-        reference=_pinv_reference,
-        derivative=Derivative(_pinv_jvp),
-        batch=batch_leading("pinv"),
-        cost=lambda x, **params: 12 * cubic(x),
-    ),
+pinv: Command = register_matrix(
+    "pinv", _pinv_infer, lapack("pinv", np.linalg.pinv), _pinv_jvp, cost=lambda x, **params: 12 * cubic(x)
 )

@@ -97,17 +97,6 @@ def has_companion(command: Command) -> bool:
     return command in together or any(command is other for other, _ in together.values())
 
 
-def spread_axes(node: Node) -> tuple[int, ...] | None:
-    """Returns the axes of a view that are those of its operand, in their order; it repeats elements along the others. None for
-    views that do more, and for nodes that are no views.
-    """
-    pairs = view_axes(node) if is_view(node) else None
-    if pairs is None or [i for i, _ in sorted(pairs)] != list(range(node.inputs[0].spec.ndim)):
-        return None
-    axes = tuple(axis for _, axis in sorted(pairs))
-    return axes if list(axes) == sorted(axes) else None
-
-
 def view_axes(view: Node) -> Sequence[tuple[int, int]] | None:
     """Returns the pairs (axis of the operand, axis of the view) that belong together; None where axes are merged or cut."""
     rule = axes_of(view.command)

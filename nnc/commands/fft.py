@@ -13,11 +13,11 @@ import numpy as np
 from nnc.base import dtypes
 from nnc.commands.constants import full
 from nnc.commands.elementwise import COMPLEX, Accepts, conj, mul
-from nnc.commands.rules import batch_with, behind_batch, check_axes, check_axis, check_dtype, linear_in
+from nnc.commands.rules import check_axes, check_axis, check_dtype, register_linear
 from nnc.commands.shape import broadcast_to, concatenate
 from nnc.errors import ShapeError, user_error
-from nnc.graph import Command, TensorSpec, register
-from nnc.graph.rules import Linear, Rules, Value
+from nnc.graph import Command, TensorSpec
+from nnc.graph.rules import Linear, Value
 
 NDArray = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
@@ -61,21 +61,13 @@ def _fft_reference(x: NDArray, *, axes: Shape, inverse: bool = False) -> NDArray
     return y.astype(x.dtype, copy=False)
 
 
-def _fft_transpose(ct: Value, x: Linear, **params: Any) -> Value:
-    """Returns the matrix w^(jk) is symmetric."""
-    return fft(ct, **params)
-
-
-fft: Command = register(
+fft: Command = register_linear(
     "fft",
-    Rules(
-        infer=_fft_infer,
-        any_arrays=True,
-        reference=_fft_reference,
-        derivative=linear_in("fft", {0: _fft_transpose}),
-        batch=batch_with("fft", lambda params: {**params, "axes": tuple(map(behind_batch, params["axes"]))}),
-        cost=lambda x, axes, inverse=False: sum(_cost(x, x.shape[axis]) for axis in axes),
-    ),
+    _fft_infer,
+    _fft_reference,
+    lambda ct, x, **params: fft(ct, **params),  # the matrix w^(jk) is symmetric
+    any_arrays=True,
+    cost=lambda x, axes, inverse=False: sum(_cost(x, x.shape[axis]) for axis in axes),
 )
 
 # -- real to half of the complex, and back -----------------------------------------------------------------------------
@@ -110,17 +102,10 @@ def _rfft_transpose(ct: Value, x: Linear, *, axis: int) -> Value:
     return irfft(_weighted(conj(ct), axis, points, 1.0, 0.5), axis=axis, points=points)
 
 
-rfft: Command = register(
-    "rfft",
-    Rules(
-        infer=_rfft_infer,
-        any_arrays=True,
-        reference=_rfft_reference,
-        derivative=linear_in("rfft", {0: _rfft_transpose}),
-        batch=batch_with("rfft", lambda params: {"axis": behind_batch(params["axis"])}),
-        cost=lambda x, axis: _cost(x, x.shape[axis]) // 2,
-    ),
-)
+rfft: Command = register_linear(
+    "rfft", _rfft_infer, _rfft_reference, _rfft_transpose, any_arrays=True,
+    cost=lambda x, axis: _cost(x, x.shape[axis]) // 2,
+)  # fmt: skip
 
 
 def _irfft_infer(x: TensorSpec, *, axis: int, points: int) -> TensorSpec:
@@ -145,14 +130,7 @@ def _irfft_transpose(ct: Value, x: Linear, *, axis: int, points: int) -> Value:
     return _weighted(conj(rfft(ct, axis=axis)), axis, points, 1.0, 2.0)
 
 
-irfft: Command = register(
-    "irfft",
-    Rules(
-        infer=_irfft_infer,
-        any_arrays=True,
-        reference=_irfft_reference,
-        derivative=linear_in("irfft", {0: _irfft_transpose}),
-        batch=batch_with("irfft", lambda params: {**params, "axis": behind_batch(params["axis"])}),
-        cost=lambda x, axis, points: _cost(x, points),
-    ),
-)
+irfft: Command = register_linear(
+    "irfft", _irfft_infer, _irfft_reference, _irfft_transpose, any_arrays=True,
+    cost=lambda x, axis, points: _cost(x, points),
+)  # fmt: skip

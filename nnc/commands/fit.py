@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from nnc.base import dtypes
-from nnc.commands.rules import batch_elementwise
+from nnc.commands.rules import batch_leading
 from nnc.errors import DTypeError, NumberRangeError, user_error
 from nnc.graph import Command, TensorSpec, register
 from nnc.graph.rules import Rules
@@ -52,7 +52,7 @@ fit: Command = register(
     Rules(
         infer=_infer,
         reference=_reference,
-        batch=batch_elementwise("fit"),
+        batch=batch_leading("fit"),
         refuses=lambda x, dtype, where: not np.can_cast(x.dtype, dtype),
         exact=True,
         cost=lambda x, dtype, where: 0,

@@ -15,32 +15,34 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from nnc.base import dtypes
 from nnc.commands.constants import full, iota
-from nnc.commands.elementwise import add, convert, equal, maximum, minimum, mul, reciprocal, select
+from nnc.commands.elementwise import add, convert, equal, in_dtype, maximum, minimum, mul, reciprocal, select
 from nnc.commands.index_plan import GATHER_MODES, SCATTER_MODES, SLICE_MODES, is_strict
 from nnc.commands.reduce import expand
-from nnc.commands.rules import Gathered, check_axes, check_dtype, lead, linear_in, zeros
-from nnc.commands.shape import broadcast_to, concatenate, reshape, slice_axis, transpose
+from nnc.commands.rules import Gathered, check_axes, check_dtype, each, lead, lead_all, linear_in, linear_in_all, zeros
+from nnc.commands.shape import broadcast_to, concatenate, permute, reshape, slice_axis, transpose
 from nnc.errors import OutOfBoundsError, ShapeError, user_error
 from nnc.errors.errors import check_choice
-from nnc.graph import TensorSpec, check_same_dtype, register
+from nnc.graph import TensorSpec, check_same_dtype, register, spec_of
 from nnc.graph import command as get_command
 from nnc.graph.rules import Derivative, InPlace, Linear, Rules, Tangents, Value
 
 Shape = tuple[int, ...]
 NDArray = np.ndarray[Any, Any]
+_IndexRules = partial(Rules, refuses=is_strict, cost=lambda *specs, **params: 0)
 
 
 def move_axis(x: Value, source: int, target: int) -> Value:
     """`x` with one axis moved to another place, the others in their order; itself where that changes nothing."""
     order = [axis for axis in range(len(np.shape(x))) if axis != source]
     order.insert(target, source)
-    return x if order == sorted(order) else transpose(x, permutation=tuple(order))
+    return permute(x, tuple(order))
 
 
 def _rest(ndim: int, axes: Shape, batch: int) -> Shape:
@@ -130,15 +132,7 @@ def fill_value(dtype: dtypes.DType) -> Any:
 
 
 def _gather_reference(x: NDArray, *indices: NDArray, axes: Shape, batch: int, mode: str) -> NDArray:
-    shape = _check_indices(
-        "gather",
-        TensorSpec(x.shape, x.dtype),
-        [TensorSpec(i.shape, i.dtype) for i in indices],
-        axes,
-        batch,
-        mode,
-        GATHER_MODES,
-    )
+    shape = _check_indices("gather", spec_of(x), [spec_of(i) for i in indices], axes, batch, mode, GATHER_MODES)
     place, inside = _locate("gather", x.shape, indices, axes, batch, mode)
     rows = _flat(x, axes, batch)
     outside = np.asarray(fill_value(x.dtype) if mode == "fill" else 0).astype(x.dtype)
@@ -183,8 +177,6 @@ def _gather_infer(x: TensorSpec, *indices: TensorSpec, axes: Shape, batch: int, 
 
 def _gather_jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], **params: Any) -> Tangents:
     """Reads the tangent in mode "drop" for mode "fill": values out of range are constant, so their tangent is 0."""
-    if tangents[0] is None:
-        return (None,)
     return (gather(tangents[0], *primals[1:], **{**params, "mode": _linear_mode(params["mode"])}),)
 
 
@@ -192,18 +184,8 @@ def _linear_mode(mode: str) -> str:
     return "drop" if mode == "fill" else mode
 
 
-def _gather_transpose(
-    cotangents: Tangents, operands: tuple[Value | Linear, ...], *, axes: Shape, batch: int, mode: str
-) -> Tangents:
-    x, *indices = operands
-    ct = cotangents[0]
-    if not isinstance(x, Linear) or ct is None:
-        return (None,) * len(operands)
-    nothing = zeros(x.spec)
-    return (
-        scatter(nothing, ct, *indices, axes=axes, batch=batch, mode=_linear_mode(mode), op="add"),
-        *(None for _ in indices),
-    )
+def _gather_transpose(ct: Value, x: Linear, *indices: Value, axes: Shape, batch: int, mode: str) -> Value:
+    return scatter(zeros(x.spec), ct, *indices, axes=axes, batch=batch, mode=_linear_mode(mode), op="add")
 
 
 def _shift(axes: Shape) -> Shape:
@@ -217,7 +199,7 @@ def _gather_batch(
     if not any(indices_batched):  # the new axis is read whole
         out = gather(move_axis(x, 0, batch), *indices, axes=_shift(axes), batch=batch, mode=mode)
         return (move_axis(out, indices[0].spec.ndim, 0),), (True,)
-    indices = [lead(size, index, is_batched) for index, is_batched in zip(indices, indices_batched, strict=True)]
+    indices = lead_all(size, indices, indices_batched)
     if x_batched:
         return (gather(x, *indices, axes=_shift(axes), batch=batch + 1, mode=mode),), (True,)
     moved = [move_axis(index, 0, batch) for index in indices]  # the new axis is one more of the index arrays' own
@@ -226,13 +208,11 @@ def _gather_batch(
 
 gather = register(
     "gather",
-    Rules(
+    _IndexRules(
         infer=_gather_infer,
         reference=_gather_reference,
-        derivative=Derivative(_gather_jvp, _gather_transpose),
+        derivative=Derivative(_gather_jvp, each({0: _gather_transpose})),
         batch=_gather_batch,
-        refuses=is_strict,
-        cost=lambda *specs, **params: 0,
     ),
     arity=None,
     elements=Gathered(),
@@ -273,8 +253,6 @@ def _scatter_jvp(
     **params: Any,
 ) -> Tangents:
     x, updates, *indices = primals
-    if tangents[0] is None and tangents[1] is None:
-        return (None,)
     t = tangents[0] if tangents[0] is not None else zeros(x.spec)
     t_updates = tangents[1] if tangents[1] is not None else zeros(updates.spec)
     if op in ("set", "add"):
@@ -284,15 +262,14 @@ def _scatter_jvp(
     out = outputs[0]
     # min, max: the elements that equal the result share its tangent equally. 16-bit floats would not hold small shares
     own, wide = out.spec.dtype, dtypes.accumulator(out.spec.dtype)
-    if wide != own:
-        t, t_updates = convert(t, dtype=wide), convert(t_updates, dtype=wide)
+    t, t_updates = in_dtype(t, wide), in_dtype(t_updates, wide)
     zero = zeros(out.spec.update(dtype=wide))
     add_up: dict[str, Any] = {"op": "add", "unique": unique, **params}
     kept = convert(equal(x, out), dtype=wide)
     won = convert(equal(updates, gather(out, *indices, **params)), dtype=wide)
     count = add(kept, scatter(zero, won, *indices, **add_up))
     total = mul(add(mul(kept, t), scatter(zero, mul(won, t_updates), *indices, **add_up)), reciprocal(count))
-    return (total if wide == own else convert(total, dtype=own),)
+    return (in_dtype(total, own),)
 
 
 def _scatter_mul_tangent(
@@ -367,26 +344,24 @@ def _last_writer(x: TensorSpec, indices: Sequence[Value], params: dict[str, Any]
     return equal(gather(scatter(nobody, number, *indices, op="set", **inner), *indices, **inner), number)
 
 
-def _scatter_transpose(
-    cotangents: Tangents, operands: tuple[Value | Linear, ...], *, op: str, unique: bool = False, **params: Any
-) -> Tangents:
-    ct = cotangents[0]
-    x, updates, *indices = operands
-    ct_x = ct_updates = None
-    if ct is not None and isinstance(x, Linear):
-        ct_x = ct
-        if op == "set":
-            nothing = zeros(updates.spec)
-            ct_x = scatter(ct, nothing, *indices, op="set", unique=unique, **params)
-        elif op == "mul":
-            one = full(shape=x.spec.shape, dtype=x.spec.dtype, value=1)
-            ct_x = mul(ct, scatter(one, updates, *indices, op="mul", unique=unique, **params))
-    if ct is not None and isinstance(updates, Linear):
-        ct_updates = gather(mul(ct, x) if op == "mul" else ct, *indices, **params)
-        if op == "set" and not _is_unique(x.spec, indices, unique, params):
-            stays = expand_last(_last_writer(x.spec, indices, params), ct_updates.spec)
-            ct_updates = select(stays, ct_updates, zeros(ct_updates.spec))
-    return ct_x, ct_updates, *(None for _ in indices)
+def _cotangent_of_scattered(
+    ct: Value, x: Linear, updates: Value, *indices: Value, op: str, unique: bool = False, **params: Any
+) -> Value:
+    if op == "set":
+        return scatter(ct, zeros(updates.spec), *indices, op="set", unique=unique, **params)
+    if op == "mul":
+        one = full(shape=x.spec.shape, dtype=x.spec.dtype, value=1)
+        return mul(ct, scatter(one, updates, *indices, op="mul", unique=unique, **params))
+    return ct
+
+
+def _cotangent_of_updates(
+    ct: Value, x: Value, updates: Linear, *indices: Value, op: str, unique: bool = False, **params: Any
+) -> Value:
+    found = gather(mul(ct, x) if op == "mul" else ct, *indices, **params)
+    if op != "set" or _is_unique(x.spec, indices, unique, params):
+        return found
+    return select(expand_last(_last_writer(x.spec, indices, params), found.spec), found, zeros(found.spec))
 
 
 def expand_last(x: Value, like: TensorSpec) -> Value:
@@ -398,9 +373,9 @@ def _scatter_batch(
     size: int, operands: tuple[Value, ...], batched: tuple[bool, ...], *, axes: Shape, batch: int, **params: Any
 ) -> Any:
     x, updates, *indices = operands
-    x, updates = lead(size, x, batched[0]), lead(size, updates, batched[1])
+    x, updates = lead_all(size, (x, updates), batched[:2])
     if any(batched[2:]):
-        indices = [lead(size, index, is_batched) for index, is_batched in zip(indices, batched[2:], strict=True)]
+        indices = lead_all(size, indices, batched[2:])
         return (scatter(x, updates, *indices, axes=_shift(axes), batch=batch + 1, **params),), (True,)
     updates = move_axis(updates, 0, indices[0].spec.ndim)  # the new axis is written whole
     out = scatter(move_axis(x, 0, batch), updates, *indices, axes=_shift(axes), batch=batch, **params)
@@ -409,13 +384,12 @@ def _scatter_batch(
 
 scatter = register(
     "scatter",
-    Rules(
+    _IndexRules(
         infer=_scatter_infer,
         reference=_scatter_reference,
-        derivative=Derivative(_scatter_jvp, _scatter_transpose),
+        derivative=Derivative(_scatter_jvp, each({0: _cotangent_of_scattered, 1: _cotangent_of_updates})),
         batch=_scatter_batch,
         inplace=InPlace(((0, 0),)),
-        refuses=is_strict,
         cost=lambda x, updates, *indices, **params: 0 if params["op"] == "set" else updates.size,
     ),
     arity=None,
@@ -462,15 +436,12 @@ def _dynamic_slice_transpose(ct: Value, x: Linear, *starts: Value, sizes: Shape,
     return dynamic_update_slice(zeros(x.spec), ct, *starts, mode=mode)
 
 
-def _zero() -> Value:
-    return full(shape=(), dtype=dtypes.int64, value=0)
-
-
 def _split_starts(starts: Sequence[Value], batched: Sequence[bool]) -> tuple[list[Value], Shape]:
     """Returns the starts for an array with a leading batch axis, 0 where the start differs from row to row; the axes where it
     does.
     """
-    common = [_zero(), *(_zero() if is_batched else start for start, is_batched in zip(starts, batched, strict=True))]
+    zero = full(shape=(), dtype=dtypes.int64, value=0)
+    common = [zero, *(zero if is_batched else start for start, is_batched in zip(starts, batched, strict=True))]
     return common, tuple(axis + 1 for axis, is_batched in enumerate(batched) if is_batched)
 
 
@@ -501,13 +472,11 @@ def _dynamic_slice_batch(
 
 dynamic_slice = register(
     "dynamic_slice",
-    Rules(
+    _IndexRules(
         infer=_dynamic_slice_infer,
         reference=lambda x, *starts, sizes, mode: x[_box("dynamic_slice", x.shape, starts, sizes, mode)],
         derivative=linear_in("dynamic_slice", {0: _dynamic_slice_transpose}),
         batch=_dynamic_slice_batch,
-        refuses=is_strict,
-        cost=lambda *specs, **params: 0,
     ),
     arity=None,
 )
@@ -525,32 +494,18 @@ def _dynamic_update_reference(x: NDArray, update: NDArray, *starts: NDArray, mod
     return out
 
 
-def _dynamic_update_jvp(
-    primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], *, mode: str
-) -> Tangents:
-    x, update, *starts = primals
-    if tangents[0] is None and tangents[1] is None:
-        return (None,)
-    t = tangents[0] if tangents[0] is not None else zeros(x.spec)
-    t_update = tangents[1] if tangents[1] is not None else zeros(update.spec)
-    return (dynamic_update_slice(t, t_update, *starts, mode=mode),)
+def _cotangent_of_base(ct: Value, x: Linear, update: Value, *starts: Value, mode: str) -> Value:
+    return dynamic_update_slice(ct, zeros(update.spec), *starts, mode=mode)
 
 
-def _dynamic_update_transpose(cotangents: Tangents, operands: tuple[Value | Linear, ...], *, mode: str) -> Tangents:
-    ct = cotangents[0]
-    x, update, *starts = operands
-    ct_x = ct_update = None
-    if ct is not None and isinstance(x, Linear):
-        ct_x = dynamic_update_slice(ct, zeros(update.spec), *starts, mode=mode)
-    if ct is not None and isinstance(update, Linear):
-        ct_update = dynamic_slice(ct, *starts, sizes=update.spec.shape, mode=mode)
-    return ct_x, ct_update, *(None for _ in starts)
+def _cotangent_of_box(ct: Value, x: Value, update: Linear, *starts: Value, mode: str) -> Value:
+    return dynamic_slice(ct, *starts, sizes=update.spec.shape, mode=mode)
 
 
 def _dynamic_update_batch(size: int, operands: tuple[Value, ...], batched: tuple[bool, ...], *, mode: str) -> Any:
     """Axes whose start differs from row to row are written by a scatter into the region that the other axes select."""
     x, update, *starts = operands
-    x, update = lead(size, x, batched[0]), lead(size, update, batched[1])
+    x, update = lead_all(size, (x, update), batched[:2])
     common, varying = _split_starts(starts, batched[2:])
     if not varying:
         return (dynamic_update_slice(x, update, *common, mode=mode),), (True,)
@@ -577,14 +532,12 @@ def _dynamic_update_batch(size: int, operands: tuple[Value, ...], batched: tuple
 
 dynamic_update_slice = register(
     "dynamic_update_slice",
-    Rules(
+    _IndexRules(
         infer=_dynamic_update_infer,
         reference=_dynamic_update_reference,
-        derivative=Derivative(_dynamic_update_jvp, _dynamic_update_transpose),
+        derivative=linear_in_all("dynamic_update_slice", each({0: _cotangent_of_base, 1: _cotangent_of_box})),
         batch=_dynamic_update_batch,
         inplace=InPlace(((0, 0),)),
-        refuses=is_strict,
-        cost=lambda *specs, **params: 0,
     ),
     arity=None,
 )

@@ -37,7 +37,7 @@ from nnc.commands.promote import (
     with_weakness,
 )
 from nnc.commands.rules import check_axis
-from nnc.commands.shape import flip, reshape, slice_, transpose
+from nnc.commands.shape import flip, permute, reshape, slice_
 from nnc.errors import ArgumentTypeError, DTypeError, IndexingError, OutOfBoundsError, ShapeError, user_error
 from nnc.errors.errors import check_choice
 from nnc.errors.tracebacks import api_boundary
@@ -78,11 +78,7 @@ def getitem(x: Value, index: Any, mode: str = "error") -> Value:
     out = gather(view, *plan.arrays, axes=plan.axes, batch=0, mode=mode)
     n = len(plan.picked)
     others = range(n, n + len(plan.rest))
-    return _transpose(out, (*others[: plan.at], *range(n), *others[plan.at :]))
-
-
-def _transpose(x: Value, order: Shape) -> Value:
-    return x if order == tuple(range(len(order))) else transpose(x, permutation=order)
+    return permute(out, (*others[: plan.at], *range(n), *others[plan.at :]))
 
 
 def _read_view(x: Value, plan: Plan) -> Value:
@@ -178,7 +174,7 @@ def set_at(
         return _write_view(x, news if op == "set" else _COMBINE[op](_read_view(x, plan), news), plan)
     n = len(plan.picked)
     total = range(n + len(plan.rest))
-    news = _transpose(news, (*total[plan.at : plan.at + n], *total[: plan.at], *total[plan.at + n :]))
+    news = permute(news, (*total[plan.at : plan.at + n], *total[: plan.at], *total[plan.at + n :]))
     view = scatter(
         _read_view(x, plan), news, *plan.arrays, axes=plan.axes, batch=0, mode=mode, op=op, unique=unique_indices
     )
@@ -295,15 +291,10 @@ def take_along_axis(x: Any, indices: Any, axis: int | None = -1, mode: str = "er
     check_choice("take_along_axis", "mode", mode, GATHER_MODES)
     index, axis = _along_axis(x, indices, axis, mode, "take_along_axis")
     outer = _outer_shape("take_along_axis", axis, x=x, indices=index)
-    x = _last(broadcast_to_shape(x, _put(outer, axis, np.shape(x)[axis])), axis)
-    index = _last(broadcast_to_shape(index, _put(outer, axis, np.shape(index)[axis])), axis)
     last = len(outer) - 1
+    x = move_axis(broadcast_to_shape(x, _put(outer, axis, np.shape(x)[axis])), axis, last)
+    index = move_axis(broadcast_to_shape(index, _put(outer, axis, np.shape(index)[axis])), axis, last)
     return move_axis(gather(x, index, axes=(last,), batch=last, mode=mode), last, axis)
-
-
-def _last(x: Value, axis: int) -> Value:
-    order = (*(i for i in range(len(np.shape(x))) if i != axis), axis)
-    return _transpose(x, order)
 
 
 def put_along_axis(
@@ -324,9 +315,9 @@ def put_along_axis(
         raise user_error(ShapeError, where, problem, operands={"x": spec_of(x), "indices": spec_of(index)}, fix=fix)
     full_shape = _put(shape, axis, np.shape(index)[axis])
     news = _broadcast_values(fit_values(x, values, where), full_shape, where)
-    index = _last(broadcast_to_shape(index, full_shape), axis)
     last = len(shape) - 1
-    out = scatter(_last(x, axis), _last(news, axis), index, axes=(last,), batch=last, mode=mode, op=op)
+    rows, news, index = (move_axis(y, axis, last) for y in (x, news, broadcast_to_shape(index, full_shape)))
+    out = scatter(rows, news, index, axes=(last,), batch=last, mode=mode, op=op)
     return move_axis(out, last, axis)
 
 

@@ -144,6 +144,16 @@ def _getter(places: Sequence[int]) -> Callable[[Any], Sequence[Any]]:
     return itemgetter(*places) if len(places) > 1 else itemgetter(slice(first, first + 1))
 
 
+def _operator(function: np.ufunc) -> Callable[[Lanes, Any], Lanes]:
+    """Returns the method that records a function of a value and another operand."""
+    return lambda self, y: self.recorder.apply(function, function, self, self._same(y))
+
+
+def _reflected(function: np.ufunc) -> Callable[[Lanes, Any], Lanes]:
+    """Returns the method that records a function of another operand and a value."""
+    return lambda self, y: self.recorder.apply(function, function, self._same(y), self)
+
+
 class Lanes:
     """A value that is recorded, with the methods of the code generator's terms (`nnc.lower.kernels.math.terms.Term`)."""
 
@@ -156,60 +166,16 @@ class Lanes:
         """`y`, where a number is a constant of this dtype."""
         return y if isinstance(y, Lanes) else self.recorder.constant(y, self.dtype)
 
-    def _with(self, function: np.ufunc, y: Any) -> Lanes:
-        return self.recorder.apply(function, function, self, self._same(y))
-
-    def _reflected(self, function: np.ufunc, y: Any) -> Lanes:
-        return self.recorder.apply(function, function, self._same(y), self)
-
-    def __add__(self, y: Any) -> Lanes:
-        return self._with(np.add, y)
-
-    __radd__ = __add__
-
-    def __sub__(self, y: Any) -> Lanes:
-        return self._with(np.subtract, y)
-
-    def __rsub__(self, y: Any) -> Lanes:
-        return self._reflected(np.subtract, y)
-
-    def __mul__(self, y: Any) -> Lanes:
-        return self._with(np.multiply, y)
-
-    __rmul__ = __mul__
-
-    def __truediv__(self, y: Any) -> Lanes:
-        return self._with(np.divide, y)
-
-    def __rtruediv__(self, y: Any) -> Lanes:
-        return self._reflected(np.divide, y)
+    __add__ = __radd__ = _operator(np.add)
+    __mul__ = __rmul__ = _operator(np.multiply)
+    __sub__, __rsub__ = _operator(np.subtract), _reflected(np.subtract)
+    __truediv__, __rtruediv__ = _operator(np.divide), _reflected(np.divide)
+    __and__, __or__, __xor__ = map(_operator, (np.bitwise_and, np.bitwise_or, np.bitwise_xor))
+    __lshift__, __rshift__ = _operator(np.left_shift), _operator(np.right_shift)
+    __lt__, __le__, __gt__ = map(_operator, (np.less, np.less_equal, np.greater))
 
     def __neg__(self) -> Lanes:
         return self.recorder.apply(np.negative, np.negative, self)
-
-    def __and__(self, y: Any) -> Lanes:
-        return self._with(np.bitwise_and, y)
-
-    def __or__(self, y: Any) -> Lanes:
-        return self._with(np.bitwise_or, y)
-
-    def __xor__(self, y: Any) -> Lanes:
-        return self._with(np.bitwise_xor, y)
-
-    def __lshift__(self, y: int) -> Lanes:
-        return self._with(np.left_shift, y)
-
-    def __rshift__(self, y: int) -> Lanes:
-        return self._with(np.right_shift, y)
-
-    def __lt__(self, y: Any) -> Lanes:
-        return self._with(np.less, y)
-
-    def __le__(self, y: Any) -> Lanes:
-        return self._with(np.less_equal, y)
-
-    def __gt__(self, y: Any) -> Lanes:
-        return self._with(np.greater, y)
 
     def is_nan(self) -> Lanes:
         """Whether an element is no number."""

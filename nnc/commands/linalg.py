@@ -32,12 +32,12 @@ from nnc.commands.elementwise import (
     sub,
 )
 from nnc.commands.reduce import reduce_sum
-from nnc.commands.rules import add_tangents, batch_with, check_dtype
+from nnc.commands.rules import add_tangents, batch_leading, check_dtype, not_linear
 from nnc.commands.shape import broadcast_to, concatenate, reshape, slice_axis, transpose
-from nnc.errors import LinAlgError, ShapeError, UnsupportedError, user_error
+from nnc.errors import LinAlgError, ShapeError, user_error
 from nnc.graph import Command, TensorSpec, check_same_dtype, register
 from nnc.graph import command as get_command
-from nnc.graph.rules import BatchRule, Cotangents, Derivative, Linear, Rules, Tangents, Value
+from nnc.graph.rules import BatchRule, Cotangents, Derivative, Infer, JvpRule, Linear, Rules, Tangents, Value
 
 NDArray = np.ndarray[Any, Any]
 
@@ -57,30 +57,44 @@ def check_matrix(where: str, x: TensorSpec, *, square: bool = True, name: str = 
 
 # LAPACK's commands: their references take CuPy's arrays, and refuse matrices for which there is no answer.
 MatrixRules = partial(Rules, any_arrays=True, refuses=True)
+NO_CONVERGENCE = "LAPACK's iteration did not converge; an element may be infinite or NaN."
+SINGULAR = "a matrix is singular."
 
 
-def batch_leading(name: str) -> BatchRule:
-    """Returns the batch axis is one more leading axis."""
-    return batch_with(name, lambda params: params)
+def lapack(
+    name: str,
+    function: Callable[..., Any],
+    problem: str = NO_CONVERGENCE,
+    fix: str = "check the matrix with nnp.isfinite.",
+) -> Callable[..., Any]:
+    """Returns the reference that runs `function` in the dtype to accumulate in; LAPACK's failure becomes a user's error."""
+
+    def reference(*xs: NDArray, **params: Any) -> Any:
+        dtype = xs[0].dtype
+        real_parts, complex_parts = dtypes.real_dtype(dtype), dtypes.complex_dtype(dtype)
+        try:
+            with np.errstate(all="ignore"):
+                result = function(*(x.astype(dtypes.accumulator(dtype), copy=False) for x in xs), **params)
+                found = [as_array(y) for y in (result if isinstance(result, tuple) else (result,))]
+                outputs = [y.astype(complex_parts if y.dtype.kind == "c" else real_parts, copy=False) for y in found]
+        except np.linalg.LinAlgError:
+            is_inverse = name == "solve" and _is_identity(xs[1])
+            where, shown = ("inv (solve with the identity)", xs[:1]) if is_inverse else (name, xs)
+            specs = {f"input {i}" if len(shown) > 1 else "x": TensorSpec(x.shape, x.dtype) for i, x in enumerate(shown)}
+            raise user_error(LinAlgError, where, problem, operands=specs, fix=fix) from None
+        return tuple(outputs) if isinstance(result, tuple) else outputs[0]
+
+    return reference
 
 
-def run_lapack(name: str, function: Callable[..., Any], xs: tuple[NDArray, ...], problem: str, fix: str) -> Any:
-    """`function` in the dtype to accumulate in; LAPACK's failure becomes a user's error."""
-    dtype = xs[0].dtype
-    try:
-        with np.errstate(all="ignore"):
-            result = function(*(x.astype(dtypes.accumulator(dtype), copy=False) for x in xs))
-            found = [as_array(y) for y in (result if isinstance(result, tuple) else (result,))]
-            real_parts = dtypes.real_dtype(dtype)
-            outputs = [
-                y.astype(dtypes.complex_dtype(dtype) if y.dtype.kind == "c" else real_parts, copy=False) for y in found
-            ]
-    except np.linalg.LinAlgError:
-        if name == "solve" and _is_identity(xs[1]):
-            name, xs = "inv (solve with the identity)", xs[:1]
-        specs = {f"input {i}" if len(xs) > 1 else "x": TensorSpec(x.shape, x.dtype) for i, x in enumerate(xs)}
-        raise user_error(LinAlgError, name, problem, operands=specs, fix=fix) from None
-    return tuple(outputs) if isinstance(result, tuple) else outputs[0]
+def register_matrix(
+    name: str, infer: Infer, reference: Callable[..., Any], jvp: JvpRule, cost: Callable[..., int], outputs: int = 1
+) -> Command:
+    """Registers a command of LAPACK of one operand."""
+    rules = MatrixRules(
+        infer=infer, reference=reference, derivative=Derivative(jvp), batch=batch_leading(name), cost=cost
+    )
+    return register(name, rules, outputs=outputs)
 
 
 def _is_identity(x: NDArray) -> bool:
@@ -148,8 +162,6 @@ def cubic(x: TensorSpec, *others: TensorSpec, **params: Any) -> int:
 
 
 SMALL_TRIANGLE = 32  # rows that one thread of a GPU solves: each waits for those before it
-_SINGULAR = "a matrix is singular."
-NO_CONVERGENCE = "LAPACK's iteration did not converge; an element may be infinite or NaN."
 
 # -- linear systems ----------------------------------------------------------------------------------------------------
 
@@ -178,11 +190,7 @@ def _solver(name: str, matrix: Callable[..., Value], opposite: Callable[..., Val
     def rule(cotangents: Cotangents, operands: tuple[Value | Linear, ...], **params: Any) -> Tangents:
         a = operands[0]
         if isinstance(a, Linear):
-            problem = "it is not linear in the matrix a."
-            fix = (
-                "make the function given to linear_transpose, or the rule given to custom_jvp, linear in its argument."
-            )
-            raise user_error(UnsupportedError, name, problem, operands={"a": a.spec}, fix=fix)
+            raise not_linear(name, "in the matrix a", {"a": a.spec})
         return None, opposite(a, cotangents[0], **params)
 
     return Derivative(jvp, rule)
@@ -211,27 +219,22 @@ def _triangular_infer(
     return _check_system("triangular_solve", a, b)
 
 
-def _triangular_reference(
+def _substitute(
     a: NDArray, b: NDArray, *, lower: bool, transpose_a: bool = False, unit_diagonal: bool = False
-) -> Any:
-    """Solves by substitution, row after row: rows before one with a NaN stay free of it, other than with LU."""
-
-    def run(a: NDArray, b: NDArray) -> NDArray:
-        if not unit_diagonal and (np.diagonal(a, 0, -2, -1) == 0).any():
-            raise np.linalg.LinAlgError
-        a, n = a.swapaxes(-1, -2) if transpose_a else a, a.shape[-1]
-        x = b.copy()
-        for i in range(n) if lower != transpose_a else reversed(range(n)):
-            known = slice(0, i) if lower != transpose_a else slice(i + 1, n)
-            row = slice(i, i + 1)
-            if known.start < known.stop:
-                x[..., row, :] -= a[..., row, known] @ x[..., known, :]
-            if not unit_diagonal:
-                x[..., row, :] /= a[..., row, row]
-        return x
-
-    fix = "make sure that no element on the diagonal is 0."
-    return run_lapack("triangular_solve", run, (a, b), _SINGULAR, fix)
+) -> NDArray:
+    """Solves a triangular system row after row: rows before one with a NaN stay free of it, other than with LU."""
+    if not unit_diagonal and (np.diagonal(a, 0, -2, -1) == 0).any():
+        raise np.linalg.LinAlgError
+    a, n = a.swapaxes(-1, -2) if transpose_a else a, a.shape[-1]
+    x = b.copy()
+    for i in range(n) if lower != transpose_a else reversed(range(n)):
+        known = slice(0, i) if lower != transpose_a else slice(i + 1, n)
+        row = slice(i, i + 1)
+        if known.start < known.stop:
+            x[..., row, :] -= a[..., row, known] @ x[..., known, :]
+        if not unit_diagonal:
+            x[..., row, :] /= a[..., row, row]
+    return x
 
 
 def _triangular_decomposed(
@@ -268,16 +271,16 @@ def _triangle(ta: Value, *, lower: bool, transpose_a: bool = False, unit_diagona
     return matrix_transpose(moved) if transpose_a else moved
 
 
-def _triangular_opposite(a: Value, ct: Value, *, transpose_a: bool = False, **params: Any) -> Value:
-    return triangular_solve(a, ct, transpose_a=not transpose_a, **params)
-
-
 triangular_solve: Command = register(
     "triangular_solve",
     MatrixRules(
         infer=_triangular_infer,
-        reference=_triangular_reference,
-        derivative=_solver("triangular_solve", _triangle, _triangular_opposite),
+        reference=lapack("triangular_solve", _substitute, SINGULAR, "make sure that no element on the diagonal is 0."),
+        derivative=_solver(
+            "triangular_solve",
+            _triangle,
+            lambda a, ct, transpose_a=False, **params: triangular_solve(a, ct, transpose_a=not transpose_a, **params),
+        ),
         batch=_solver_batch("triangular_solve"),
         cost=lambda a, b, **params: b.size * a.shape[-1],
     ),
@@ -288,9 +291,7 @@ solve: Command = register(
     "solve",
     MatrixRules(
         infer=lambda a, b: _check_system("solve", a, b),
-        reference=lambda a, b: run_lapack(
-            "solve", np.linalg.solve, (a, b), _SINGULAR, "use nnp.linalg.pinv, or add a multiple of the identity."
-        ),
+        reference=lapack("solve", np.linalg.solve, SINGULAR, "use nnp.linalg.pinv, or add a multiple of the identity."),
         derivative=_solver("solve", lambda ta: ta, lambda a, ct: solve(matrix_transpose(a), ct)),
         batch=_solver_batch("solve"),
         cost=lambda a, b: cubic(a) + 2 * b.size * a.shape[-1],

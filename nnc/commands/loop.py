@@ -295,16 +295,10 @@ def _case_infer(
     for i, branch in enumerate(graphs):
         check_inputs("case_of", specs, branch, f"branch {i}")
         if [(s.shape, s.dtype) for s in branch.output_specs] != [(s.shape, s.dtype) for s in graphs[0].output_specs]:
-            raise user_error(
-                ShapeError,
-                "case_of",
-                f"branch {i} yields other shapes or dtypes than branch 0.",
-                operands={
-                    "branch 0": ", ".join(map(str, graphs[0].output_specs)),
-                    f"branch {i}": ", ".join(map(str, branch.output_specs)),
-                },
-                fix="make all branches yield the same specs.",
-            )
+            problem = f"branch {i} yields other shapes or dtypes than branch 0."
+            operands = {f"branch {k}": ", ".join(map(str, graphs[k].output_specs)) for k in (0, i)}
+            fix = "make all branches yield the same specs."
+            raise user_error(ShapeError, "case_of", problem, operands=operands, fix=fix)
     return graphs[0].output_specs
 
 

@@ -15,16 +15,15 @@ from nnc.commands.elementwise import INEXACT, greater, less_equal
 from nnc.commands.indexing import take_along_axis
 from nnc.commands.linalg import (
     NDArray,
-    batch_leading,
     check_matrix,
     cubic,
     identity_like,
     keep,
+    lapack,
     matrix_transpose,
-    run_lapack,
     triangular_solve,
 )
-from nnc.commands.rules import check_dtype
+from nnc.commands.rules import batch_leading, check_dtype
 from nnc.commands.shape import broadcast_to, concatenate, slice_axis
 from nnc.graph import Command, TensorSpec, register
 from nnc.graph.rules import Derivative, Rules, Tangents, Value
@@ -49,7 +48,7 @@ def _lu_reference(x: NDArray) -> Any:
         _eliminate(out, pivots, rows)
         return out
 
-    return run_lapack("lu", run, (x,), "", ""), pivots, rows
+    return lapack("lu", run)(x), pivots, rows
 
 
 def _eliminate(a: NDArray, pivots: NDArray, rows: NDArray) -> None:
@@ -94,14 +93,10 @@ def _lu_jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value
     if n > m:
         rest = identity_like(packed.spec.update(shape=(*packed.spec.shape[:-2], n, n)))
         upper = concatenate(upper, slice_axis(rest, last - 1, m, n), axis=last - 1)
-    moved = take_along_axis(tangents[0], _along_columns(rows, packed.spec.shape), last - 1)
+    moved = take_along_axis(tangents[0], broadcast_to(rows, shape=packed.spec.shape, axes=tuple(range(last))), last - 1)
     inner = triangular_solve(lower, moved, lower=True, unit_diagonal=True)
     inner = matrix_transpose(triangular_solve(upper, matrix_transpose(inner), lower=False, transpose_a=True))
     return matmul(lower, keep(inner, greater)) + matmul(keep(inner, less_equal), upper), None, None
-
-
-def _along_columns(rows: Value, shape: tuple[int, ...]) -> Value:
-    return broadcast_to(rows, shape=shape, axes=tuple(range(len(shape) - 1)))
 
 
 lu: Command = register(

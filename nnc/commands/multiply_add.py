@@ -1,4 +1,6 @@
-"""x · y + z, rounded once. Lowering writes it where `nnc.compile` may contract products with sums; nothing else does."""
+"""x · y + z, rounded once: so comes the rounding error of a product. Lowering writes it where `nnc.compile` may contract products
+with sums.
+"""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ less 1 and of the other terms, so that it keeps its digits where these are small
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
@@ -20,17 +21,17 @@ from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands.index import gather
 from nnc.commands.reduce import expand, reduce_max, reduce_sum
-from nnc.commands.rules import batch_with, behind_batch, check_axes, check_dtype, expansion, lead
+from nnc.commands.rules import batch_leading, check_axes, check_dtype, expansion, of_tangent
 from nnc.errors import ShapeError, user_error
 from nnc.errors.errors import check_choice
-from nnc.graph import TensorSpec, infer_specs, reference, register
-from nnc.graph.rules import Derivative, InPlace, Rules, Tangents, Value
+from nnc.graph import Command, TensorSpec, infer_specs, reference, register
+from nnc.graph.rules import Derivative, Infer, InPlace, Reference, Rules, Tangents, Value
 
 Axes = tuple[int, ...]
 NDArray = np.ndarray[Any, Any]
 
 
-def _infer(name: str, *, keeps_axes: bool = True) -> Any:
+def _infer(name: str, keeps_axes: bool) -> Infer:
     def rule(x: TensorSpec, *, axes: Axes) -> TensorSpec:
         check_dtype(name, x, *ew.FLOAT)
         removed = check_axes(name, axes, x.ndim)
@@ -56,10 +57,6 @@ def _log_total(shifted: NDArray, axes: Axes) -> NDArray:
     return np.asarray(np.log1p((count - 1) + np.sum(others, axes, keepdims=True)))
 
 
-def _safe(total: NDArray) -> NDArray:
-    return np.where(total == 0, np.ones((), total.dtype), total)
-
-
 def _finite(logarithm: NDArray) -> NDArray:
     return np.where(logarithm == -np.inf, np.zeros((), logarithm.dtype), logarithm)
 
@@ -68,7 +65,8 @@ def _softmax(x: NDArray, *, axes: Axes) -> NDArray:
     with np.errstate(all="ignore"):
         shifted, _ = _parts(x, axes)
         np.exp(shifted, out=shifted)
-        shifted /= _safe(np.sum(shifted, axes, keepdims=True))
+        total = np.sum(shifted, axes, keepdims=True)
+        shifted /= np.where(total == 0, np.ones((), total.dtype), total)
         return shifted.astype(x.dtype, copy=False)
 
 
@@ -86,67 +84,36 @@ def _logsumexp(x: NDArray, *, axes: Axes) -> NDArray:
         return np.asarray(np.squeeze(out, axes)).astype(x.dtype)
 
 
-def _softmax_jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], *, axes: Axes) -> Tangents:
-    (t,), y = tangents, outputs[0]
-    return (y * (t - expand(reduce_sum(t * y, axes=axes), y.spec, axes)),)
+def _tangent_of_softmax(t: Value, x: Value, y: Value, *, axes: Axes) -> Value:
+    return y * (t - expand(reduce_sum(t * y, axes=axes), y.spec, axes))
 
 
-def _log_softmax_jvp(
-    primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], *, axes: Axes
-) -> Tangents:
-    (t,), y = tangents, softmax(primals[0], axes=axes)
-    return (t - expand(reduce_sum(t * y, axes=axes), y.spec, axes),)
+def _tangent_of_log_softmax(t: Value, x: Value, out: Value, *, axes: Axes) -> Value:
+    y = softmax(x, axes=axes)
+    return t - expand(reduce_sum(t * y, axes=axes), y.spec, axes)
 
 
-def _logsumexp_jvp(
-    primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], *, axes: Axes
-) -> Tangents:
-    x, (t,) = primals[0], tangents
+def _tangent_of_logsumexp(t: Value, x: Value, out: Value, *, axes: Axes) -> Value:
     largest = float(ml_dtypes.finfo(x.spec.dtype).max)  # type: ignore[no-untyped-call]
     bounded = ew.minimum(x, constants.full_like(x, largest))  # infinite elements share the whole
-    return (reduce_sum(t * softmax(bounded, axes=axes), axes=axes),)
+    return reduce_sum(t * softmax(bounded, axes=axes), axes=axes)
 
 
-def _cost(x: TensorSpec, *, axes: Axes) -> int:
-    return 4 * x.size
+def _register(name: str, function: Reference, tangent: Callable[..., Value], keeps_axes: bool = True) -> Command:
+    rules = Rules(
+        infer=_infer(name, keeps_axes),
+        reference=function,
+        derivative=of_tangent(tangent),
+        batch=batch_leading(name),
+        inplace=InPlace(((0, 0),)) if keeps_axes else None,
+        cost=lambda x, axes: 4 * x.size,
+    )
+    return register(name, rules)
 
 
-def _shift(params: dict[str, Any]) -> dict[str, Any]:
-    return {"axes": tuple(behind_batch(axis) for axis in params["axes"])}
-
-
-softmax = register(
-    "softmax",
-    Rules(
-        infer=_infer("softmax"),
-        reference=_softmax,
-        derivative=Derivative(_softmax_jvp),
-        batch=batch_with("softmax", _shift),
-        inplace=InPlace(((0, 0),)),
-        cost=_cost,
-    ),
-)
-log_softmax = register(
-    "log_softmax",
-    Rules(
-        infer=_infer("log_softmax"),
-        reference=_log_softmax,
-        derivative=Derivative(_log_softmax_jvp),
-        batch=batch_with("log_softmax", _shift),
-        inplace=InPlace(((0, 0),)),
-        cost=_cost,
-    ),
-)
-logsumexp = register(
-    "logsumexp",
-    Rules(
-        infer=_infer("logsumexp", keeps_axes=False),
-        reference=_logsumexp,
-        derivative=Derivative(_logsumexp_jvp),
-        batch=batch_with("logsumexp", _shift),
-        cost=_cost,
-    ),
-)
+softmax = _register("softmax", _softmax, _tangent_of_softmax)
+log_softmax = _register("log_softmax", _log_softmax, _tangent_of_log_softmax)
+logsumexp = _register("logsumexp", _logsumexp, _tangent_of_logsumexp, keeps_axes=False)
 
 # -- the log-probability of chosen classes -----------------------------------------------------------------------------
 
@@ -182,16 +149,9 @@ def _pick(x: NDArray, index: NDArray, *, mode: str) -> NDArray:
 
 def _pick_jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], *, mode: str) -> Tangents:
     (x, index), t = primals, tangents[0]
-    if t is None:
-        return (None,)
     last = (x.spec.ndim - 1,)
     mean = reduce_sum(t * softmax(x, axes=last), axes=last)
     return (gather(t, index, **_gather_params(x.spec, mode)) - expand(mean, outputs[0].spec, last),)
-
-
-def _pick_batch(size: int, operands: tuple[Value, ...], batched: tuple[bool, ...], *, mode: str) -> Any:
-    x, index = (lead(size, value, is_batched) for value, is_batched in zip(operands, batched, strict=True))
-    return (pick_log_softmax(x, index, mode=mode),), (True,)
 
 
 pick_log_softmax = register(
@@ -200,7 +160,7 @@ pick_log_softmax = register(
         infer=_pick_infer,
         reference=_pick,
         derivative=Derivative(_pick_jvp),
-        batch=_pick_batch,
+        batch=batch_leading("pick_log_softmax"),
         cost=lambda x, index, mode: 4 * x.size,
     ),
     arity=2,
@@ -212,8 +172,7 @@ pick_log_softmax = register(
 
 def _expanded_parts(x: Value, axes: Axes) -> tuple[Value, Value]:
     """(x - m, m), in the dtype that sums need."""
-    wide = dtypes.accumulator(x.spec.dtype)
-    x = x if wide == x.spec.dtype else ew.convert(x, dtype=wide)
+    x = ew.in_dtype(x, dtypes.accumulator(x.spec.dtype))
     top = reduce_max(x, axes=axes)
     top = ew.select(ew.isinf(top), constants.full_like(top, 0), top)
     return ew.sub(x, expand(top, x.spec, axes)), top
@@ -237,26 +196,22 @@ def _expanded_total(terms: Value, axes: Axes) -> Value:
     return ew.select(is_empty, constants.full_like(total, 1), total)
 
 
-def _narrow(x: Value, dtype: dtypes.DType) -> Value:
-    return x if x.spec.dtype == dtype else ew.convert(x, dtype=dtype)
-
-
 def _expand_softmax(x: Value, *, axes: Axes) -> Value:
     shifted, _ = _expanded_parts(x, axes)
     terms = ew.exp(shifted)
     total = _expanded_total(terms, axes)
-    return _narrow(ew.mul(terms, expand(ew.reciprocal(total), shifted.spec, axes)), x.spec.dtype)
+    return ew.in_dtype(ew.mul(terms, expand(ew.reciprocal(total), shifted.spec, axes)), x.spec.dtype)
 
 
 def _expand_log_softmax(x: Value, *, axes: Axes) -> Value:
     shifted, _ = _expanded_parts(x, axes)
     logarithm = _expanded_log_total(shifted, axes, 0)
-    return _narrow(ew.sub(shifted, expand(logarithm, shifted.spec, axes)), x.spec.dtype)
+    return ew.in_dtype(ew.sub(shifted, expand(logarithm, shifted.spec, axes)), x.spec.dtype)
 
 
 def _expand_logsumexp(x: Value, *, axes: Axes) -> Value:
     shifted, top = _expanded_parts(x, axes)
-    return _narrow(ew.add(_expanded_log_total(shifted, axes, -np.inf), top), x.spec.dtype)
+    return ew.in_dtype(ew.add(_expanded_log_total(shifted, axes, -np.inf), top), x.spec.dtype)
 
 
 def _expand_pick(x: Value, index: Value, *, mode: str) -> Value:
@@ -264,9 +219,9 @@ def _expand_pick(x: Value, index: Value, *, mode: str) -> Value:
     shifted, top = _expanded_parts(x, last)
     logarithm = _expanded_log_total(shifted, last, 0)  # first, so that one kernel reads the rows
     chosen = gather(x, index, **_gather_params(x.spec, mode))
-    wide = _narrow(chosen, shifted.spec.dtype)
+    wide = ew.in_dtype(chosen, shifted.spec.dtype)
     less = ew.sub(wide, expand(top, wide.spec, last))
-    return _narrow(ew.sub(less, expand(logarithm, wide.spec, last)), x.spec.dtype)
+    return ew.in_dtype(ew.sub(less, expand(logarithm, wide.spec, last)), x.spec.dtype)
 
 
 for _command, _rule in (

@@ -14,14 +14,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from nnc.base import dtypes
 from nnc.commands.elementwise import NUMERIC, REAL
-from nnc.commands.rules import batch_with, check_dtype, linear_in, together
+from nnc.commands.rules import batch_leading, check_dtype, linear_in, of_tangent, register_linear, together
 from nnc.commands.windows import (
     Padding,
     Shape,
@@ -34,7 +34,7 @@ from nnc.commands.windows import (
 )
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.graph import Command, TensorSpec, register
-from nnc.graph.rules import Derivative, Rules, Tangents, Value
+from nnc.graph.rules import Derivative, Infer, Linear, Reference, Rules, Value
 
 
 def _exchanged(x: TensorSpec, sizes: Shape, channels_last: bool) -> TensorSpec:
@@ -43,22 +43,14 @@ def _exchanged(x: TensorSpec, sizes: Shape, channels_last: bool) -> TensorSpec:
     return x.update(shape=(*x.shape[: axes.start], *sizes, *x.shape[axes.stop :]))
 
 
-def _pooled(
-    where: str,
-    x: TensorSpec,
-    window: Shape,
-    stride: Shape,
-    padding: Padding,
-    dilation: Shape,
-    channels_last: bool = False,
-) -> TensorSpec:
+def _pooled(where: str, x: TensorSpec, window: Shape, channels_last: bool = False, **params: Any) -> TensorSpec:
     rank = len(window)
     if x.ndim < rank + channels_last:
         problem = f"window {window} has {rank} axes, the input has {x.ndim}."
         fix = "pass an input with a spatial axis for each entry of the window."
         raise user_error(ShapeError, where, problem, operands={"x": x}, fix=fix)
     spatial = x.shape[spatial_axes(x.ndim, rank, channels_last)]
-    return _exchanged(x, window_shape(where, spatial, window, stride, padding, dilation, {"x": x}), channels_last)
+    return _exchanged(x, window_shape(where, spatial, window, operands={"x": x}, **params), channels_last)
 
 
 def _check_windows_meet(
@@ -104,26 +96,28 @@ def _lowest(dtype: Any) -> Any:
     return np.iinfo(dtype).min if dtypes.is_integer(dtype) else -np.inf
 
 
-def _max_pool_reference(x: Any, *, window: Shape, stride: Shape, padding: Padding, dilation: Shape) -> Any:
-    rank = len(window)
-    out = window_shape("max_pool", x.shape[x.ndim - rank :], window, stride, padding, dilation)
-    padded = pad_spatial(x.astype(dtypes.accumulator(x.dtype), copy=False), padding, _lowest(x.dtype))
+def _elements(
+    x: Any, fill: Any, window: Shape, stride: Shape, padding: Padding, dilation: Shape
+) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """For each place in the window the index of the elements that all windows have there, and these, in the dtype of sums."""
+    out = window_shape("pool", x.shape[x.ndim - len(window) :], window, stride, padding, dilation)
+    padded = pad_spatial(x.astype(dtypes.accumulator(x.dtype), copy=False), padding, fill)
+    return ((index, padded[index]) for _, index in offsets(window, stride, dilation, out))
+
+
+def _max_pool_reference(x: Any, **params: Any) -> Any:
     best: Any = None
-    for _, index in offsets(window, stride, dilation, out):
-        best = padded[index].copy() if best is None else np.maximum(best, padded[index], out=best)
+    for _, value in _elements(x, _lowest(x.dtype), **params):
+        best = value.copy() if best is None else np.maximum(best, value, out=best)
     return best.astype(x.dtype, copy=False)
 
 
-def _places_reference(x: Any, *, window: Shape, stride: Shape, padding: Padding, dilation: Shape) -> Any:
-    rank = len(window)
-    spatial = x.shape[x.ndim - rank :]
-    out = window_shape("max_pool", spatial, window, stride, padding, dilation)
-    padded = pad_spatial(x.astype(dtypes.accumulator(x.dtype), copy=False), padding, _lowest(x.dtype))
-    inside = pad_spatial(np.ones(spatial, bool), padding, False)
-    shape = (*x.shape[: x.ndim - rank], *out)
-    best, places, found = np.zeros(shape, padded.dtype), np.zeros(shape, place_dtype(window)), np.zeros(shape, bool)
-    for number, (_, index) in enumerate(offsets(window, stride, dilation, out)):
-        value = padded[index]
+def _places_reference(x: Any, *, window: Shape, padding: Padding, **params: Any) -> Any:
+    inside = pad_spatial(np.ones(x.shape[x.ndim - len(window) :], bool), padding, False)
+    for number, (index, value) in enumerate(_elements(x, _lowest(x.dtype), window=window, padding=padding, **params)):
+        if not number:
+            best = np.zeros_like(value)
+            places, found = np.zeros(value.shape, place_dtype(window)), np.zeros(value.shape, bool)
         wins = inside[index] & (~found | (value > best) | ((value != value) & (best == best)))
         np.copyto(best, value, where=wins)
         np.copyto(places, number, where=wins)
@@ -131,15 +125,9 @@ def _places_reference(x: Any, *, window: Shape, stride: Shape, padding: Padding,
     return places
 
 
-def _max_pool_jvp(
-    primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], **params: Any
-) -> Tangents:
+def _tangent_of_max_pool(t: Value, x: Value, out: Value, **params: Any) -> Value:
     """Takes the tangents at the winners."""
-    return (pick_pool(tangents[0], max_pool_places(primals[0], **params), **params),)
-
-
-def _keep(params: dict[str, Any]) -> dict[str, Any]:
-    return params
+    return pick_pool(t, max_pool_places(x, **params), **params)
 
 
 def _spatial(x: Value, window: Shape, channels_last: bool = False, **_: Any) -> Shape:
@@ -151,26 +139,17 @@ def _cost(x: TensorSpec, *_: TensorSpec, **params: Any) -> int:
     return int(_pooled("pool", x, **params).size * math.prod(params["window"]))
 
 
-max_pool = register(
-    "max_pool",
-    Rules(
-        infer=_max_pool_infer,
-        reference=with_channels(_max_pool_reference),
-        derivative=Derivative(_max_pool_jvp),
-        batch=batch_with("max_pool", _keep),
-        cost=_cost,
-    ),
-)
+def _register(
+    name: str, infer: Infer, function: Reference, derivative: Derivative | None = None, arity: int = 1,
+    cost: Callable[..., int] = _cost,
+) -> Command:  # fmt: skip
+    reference, batch = with_channels(function), batch_leading(name)
+    return register(name, Rules(infer=infer, reference=reference, derivative=derivative, batch=batch, cost=cost), arity)
 
-max_pool_places = register(
-    "max_pool_places",
-    Rules(
-        infer=_places_infer,
-        reference=with_channels(_places_reference),
-        batch=batch_with("max_pool_places", _keep),
-        cost=_cost,
-    ),
-)
+
+max_pool = _register("max_pool", _max_pool_infer, _max_pool_reference, of_tangent(_tangent_of_max_pool))
+
+max_pool_places = _register("max_pool_places", _places_infer, _places_reference)
 
 _max_pool_parts = (with_channels(_max_pool_reference), with_channels(_places_reference))
 
@@ -179,7 +158,7 @@ max_pool_both = register(
     Rules(
         infer=lambda x, **params: (_max_pool_infer(x, **params), _places_infer(x, **params)),
         reference=lambda x, **params: tuple(part(x, **params) for part in _max_pool_parts),
-        batch=batch_with("max_pool_both", _keep),
+        batch=batch_leading("max_pool_both"),
         cost=_cost,
     ),
     outputs=2,
@@ -219,23 +198,14 @@ def _pick_grad_infer(ct: TensorSpec, places: TensorSpec, *, spatial: Shape, wind
     return spec
 
 
-def _pick_grad_reference(
-    ct: Any, places: Any, *, spatial: Shape, window: Shape, stride: Shape, padding: Padding, dilation: Shape
-) -> Any:
-    return _spread(
-        ct, lambda wide, number: np.where(places == number, wide, 0), spatial, window, stride, padding, dilation
-    )
+def _pick_grad_reference(ct: Any, places: Any, **params: Any) -> Any:
+    return _spread(ct, lambda wide, number: np.where(places == number, wide, 0), **params)
 
 
 def _spread(
-    ct: Any,
-    share: Callable[[Any, int], Any],
-    spatial: Shape,
-    window: Shape,
-    stride: Shape,
-    padding: Padding,
+    ct: Any, share: Callable[[Any, int], Any], *, spatial: Shape, window: Shape, stride: Shape, padding: Padding,
     dilation: Shape,
-) -> Any:
+) -> Any:  # fmt: skip
     """Adds to each element `share(ct, number)` of the windows in which it has the place of that number."""
     at = ct.ndim - len(spatial)
     padded = tuple(low + n + high for n, (low, high) in zip(spatial, padding, strict=True))
@@ -247,37 +217,21 @@ def _spread(
         return crop_spatial(total, padding).astype(ct.dtype, copy=False)
 
 
-pick_pool: Command = register(
-    "pick_pool",
-    Rules(
-        infer=_pick_infer,
-        reference=with_channels(_pick_reference),
-        derivative=linear_in(
-            "pick_pool",
-            {
-                0: lambda ct, x, places, **params: pick_pool_input_grad(
-                    ct, places, spatial=_spatial(x, **params), **params
-                )
-            },
-        ),
-        batch=batch_with("pick_pool", _keep),
-        cost=_cost,
-    ),
-    arity=2,
+def _pick_transpose(ct: Value, x: Linear, places: Value, **params: Any) -> Value:
+    return pick_pool_input_grad(ct, places, spatial=_spatial(x, **params), **params)
+
+
+pick_pool: Command = _register(
+    "pick_pool", _pick_infer, _pick_reference, linear_in("pick_pool", {0: _pick_transpose}), arity=2
 )
 
-pick_pool_input_grad: Command = register(
+pick_pool_input_grad: Command = _register(
     "pick_pool_input_grad",
-    Rules(
-        infer=_pick_grad_infer,
-        reference=with_channels(_pick_grad_reference),
-        derivative=linear_in(
-            "pick_pool_input_grad", {0: lambda g, ct, places, spatial, **params: pick_pool(g, places, **params)}
-        ),
-        batch=batch_with("pick_pool_input_grad", _keep),
-        cost=lambda ct, places, window, **params: ct.size * math.prod(window),
-    ),
+    _pick_grad_infer,
+    _pick_grad_reference,
+    linear_in("pick_pool_input_grad", {0: lambda g, ct, places, spatial, **params: pick_pool(g, places, **params)}),
     arity=2,
+    cost=lambda ct, places, window, **params: ct.size * math.prod(window),
 )
 
 # -- sums --------------------------------------------------------------------------------------------------------------
@@ -288,23 +242,15 @@ def _sum_pool_infer(x: TensorSpec, **params: Any) -> TensorSpec:
     return _pooled("sum_pool", x, **params)
 
 
-def _sum_pool_reference(x: Any, *, window: Shape, stride: Shape, padding: Padding, dilation: Shape) -> Any:
-    rank = len(window)
-    out = window_shape("sum_pool", x.shape[x.ndim - rank :], window, stride, padding, dilation)
-    padded = pad_spatial(x.astype(dtypes.accumulator(x.dtype), copy=False), padding)
-    total = np.zeros((*x.shape[: x.ndim - rank], *out), padded.dtype)
+def _sum_pool_reference(x: Any, **params: Any) -> Any:
     with np.errstate(all="ignore"):
-        for _, index in offsets(window, stride, dilation, out):
-            total += padded[index]
+        total: Any = sum(value for _, value in _elements(x, 0, **params))
         return total.astype(x.dtype, copy=False)
 
 
-def _sum_pool_grad_infer(
-    ct: TensorSpec, *, spatial: Shape, window: Shape, stride: Shape, padding: Padding, dilation: Shape,
-    channels_last: bool = False,
-) -> TensorSpec:  # fmt: skip
+def _sum_pool_grad_infer(ct: TensorSpec, *, spatial: Shape, channels_last: bool = False, **params: Any) -> TensorSpec:
     check_dtype("sum_pool_input_grad", ct, *NUMERIC, "ct")
-    out = window_shape("sum_pool_input_grad", spatial, window, stride, padding, dilation, {"ct": ct})
+    out = window_shape("sum_pool_input_grad", spatial, operands={"ct": ct}, **params)
     axes = spatial_axes(ct.ndim, len(out), channels_last)
     if axes.start < 0 or ct.shape[axes] != out:
         problem = f"the cotangent's shape {ct.shape} does not end in {out}, the number of windows."
@@ -313,33 +259,22 @@ def _sum_pool_grad_infer(
     return _exchanged(ct, spatial, channels_last)
 
 
-def _sum_pool_grad_reference(
-    ct: Any, *, spatial: Shape, window: Shape, stride: Shape, padding: Padding, dilation: Shape
-) -> Any:
-    return _spread(ct, lambda wide, _: wide, spatial, window, stride, padding, dilation)
+def _sum_pool_grad_reference(ct: Any, **params: Any) -> Any:
+    return _spread(ct, lambda wide, _: wide, **params)
 
 
-sum_pool = register(
-    "sum_pool",
-    Rules(
-        infer=_sum_pool_infer,
-        reference=with_channels(_sum_pool_reference),
-        derivative=linear_in(
-            "sum_pool",
-            {0: lambda ct, x, **params: sum_pool_input_grad(ct, spatial=_spatial(x, **params), **params)},
-        ),
-        batch=batch_with("sum_pool", _keep),
-        cost=_cost,
-    ),
+def _sum_pool_transpose(ct: Value, x: Linear, **params: Any) -> Value:
+    return sum_pool_input_grad(ct, spatial=_spatial(x, **params), **params)
+
+
+sum_pool = register_linear(
+    "sum_pool", _sum_pool_infer, with_channels(_sum_pool_reference), _sum_pool_transpose, cost=_cost
 )
 
-sum_pool_input_grad: Command = register(
+sum_pool_input_grad: Command = register_linear(
     "sum_pool_input_grad",
-    Rules(
-        infer=_sum_pool_grad_infer,
-        reference=with_channels(_sum_pool_grad_reference),
-        derivative=linear_in("sum_pool_input_grad", {0: lambda g, ct, spatial, **params: sum_pool(g, **params)}),
-        batch=batch_with("sum_pool_input_grad", _keep),
-        cost=lambda ct, window, **params: ct.size * math.prod(window),
-    ),
+    _sum_pool_grad_infer,
+    with_channels(_sum_pool_grad_reference),
+    lambda g, ct, spatial, **params: sum_pool(g, **params),
+    cost=lambda ct, window, **params: ct.size * math.prod(window),
 )

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from nnc.base import dtypes
-from nnc.commands.rules import lead
+from nnc.commands.rules import batch_leading
 from nnc.errors import ArgumentError, DTypeError, ShapeError, user_error
 from nnc.graph import TensorSpec, register
-from nnc.graph.rules import Rules, Value
+from nnc.graph.rules import Rules
 
 Shape = tuple[int, ...]
 NDArray = np.ndarray[Any, Any]
@@ -83,17 +83,12 @@ def _reference(key: NDArray, start: NDArray, *, shape: Shape, width: int) -> NDA
     return out.reshape((*start.shape, *shape))
 
 
-def _batch(size: int, operands: tuple[Value, ...], batched: tuple[bool, ...], **params: Any) -> Any:
-    key, start = (lead(size, x, is_batched) for x, is_batched in zip(operands, batched, strict=True))
-    return (random_bits(key, start, **params),), (True,)
-
-
 random_bits = register(
     "random_bits",
     Rules(
         infer=_infer,
         reference=_reference,
-        batch=_batch,
+        batch=batch_leading("random_bits"),
         cost=lambda key, start, shape, width: 100 * start.size * math.prod(shape),
         effect="random",
     ),

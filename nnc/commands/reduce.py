@@ -23,6 +23,7 @@ from nnc.commands.elementwise import (
     convert,
     equal,
     greater_equal,
+    in_dtype,
     less_equal,
     maximum,
     minimum,
@@ -30,12 +31,12 @@ from nnc.commands.elementwise import (
     not_equal,
     select,
 )
-from nnc.commands.rules import Reduction, batch_with, behind_batch, check_axes, check_axis, check_dtype, linear_in
+from nnc.commands.rules import Reduction, batch_leading, check_axes, check_axis, check_dtype, linear_in, of_tangent
 from nnc.commands.shape import broadcast_to, concatenate, flip, slice_axis
 from nnc.errors import ShapeError, user_error
 from nnc.graph import Command, TensorSpec, register
 from nnc.graph.registry import numpy_call
-from nnc.graph.rules import Derivative, Linear, Rules, Tangents, Value
+from nnc.graph.rules import Derivative, Linear, Rules, Value
 
 Shape = tuple[int, ...]
 
@@ -123,7 +124,7 @@ def _reduction(
             reference=reference,
             numpy_call=lambda x, *, axes: partial(_at_once(function, x, axes), axis=axes, dtype=x.dtype),
             derivative=derivative,
-            batch=batch_with(name, _shift_axes),
+            batch=batch_leading(name),
             cost=lambda x, axes: x.size,
         ),
         reduction=by,
@@ -134,10 +135,6 @@ def _at_once(function: np.ufunc, x: TensorSpec, axes: Shape) -> Callable[..., An
     """Returns the function of arrays that reduces these axes."""
     is_long = function is np.add and x.dtype in _TOTALS and any(x.shape[axis] > _SHORT for axis in axes)
     return _sum if is_long else function.reduce
-
-
-def _shift_axes(params: dict[str, Any]) -> dict[str, Any]:
-    return {**params, "axes": tuple(behind_batch(axis) for axis in params["axes"])}
 
 
 def expand(x: Value, like: TensorSpec, axes: Shape) -> Value:
@@ -168,35 +165,29 @@ reduce_sum: Command = _reduction(
 )
 
 
-def _extremum_jvp(
-    primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], *, axes: Shape
-) -> Tangents:
+def _tangent_of_extremum(t: Value, x: Value, out: Value, *, axes: Shape) -> Value:
     """Passes on the tangent of the extreme element; equal ones share it equally. 16-bit floats would not hold small shares."""
-    x, t = primals[0], tangents[0]
     own, wide = x.spec.dtype, dtypes.accumulator(x.spec.dtype)
-    at = convert(equal(x, expand(outputs[0], x.spec, axes)), dtype=wide)
+    at = convert(equal(x, expand(out, x.spec, axes)), dtype=wide)
     share = at / expand(reduce_sum(at, axes=axes), at.spec, axes)
-    if wide == own:
-        return (reduce_sum(mul(t, share), axes=axes),)
-    return (convert(reduce_sum(mul(convert(t, dtype=wide), share), axes=axes), dtype=own),)
+    return in_dtype(reduce_sum(mul(in_dtype(t, wide), share), axes=axes), own)
 
 
 reduce_max: Command = _reduction(
-    "reduce_max", _MAXIMUM, accepts=ORDERED, needs_elements=True, derivative=Derivative(_extremum_jvp)
+    "reduce_max", _MAXIMUM, accepts=ORDERED, needs_elements=True, derivative=of_tangent(_tangent_of_extremum)
 )
 reduce_min: Command = _reduction(
-    "reduce_min", _MINIMUM, accepts=ORDERED, needs_elements=True, derivative=Derivative(_extremum_jvp)
+    "reduce_min", _MINIMUM, accepts=ORDERED, needs_elements=True, derivative=of_tangent(_tangent_of_extremum)
 )
 
 
-def _prod_jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], *, axes: Shape) -> Tangents:
+def _tangent_of_prod(t: Value, x: Value, out: Value, *, axes: Shape) -> Value:
     """Each element's partial is the product of the others: of those before it and of those after it, so zeros are no trouble."""
-    x, t = primals[0], tangents[0]
     for axis in sorted((axis % x.spec.ndim for axis in axes), reverse=True):
         others = mul(_exclusive_prod(x, axis), flip(_exclusive_prod(flip(x, axes=(axis,)), axis), axes=(axis,)))
         t = reduce_sum(mul(t, others), axes=(axis,))
         x = reduce_prod(x, axes=(axis,))
-    return (t,)
+    return t
 
 
 def _exclusive_prod(x: Value, axis: int) -> Value:
@@ -206,7 +197,7 @@ def _exclusive_prod(x: Value, axis: int) -> Value:
     return concatenate(first, slice_axis(cumprod(x, axis=axis), axis, 0, x.spec.shape[axis] - 1), axis=axis)
 
 
-reduce_prod: Command = _reduction("reduce_prod", _PRODUCT, derivative=Derivative(_prod_jvp))
+reduce_prod: Command = _reduction("reduce_prod", _PRODUCT, derivative=of_tangent(_tangent_of_prod))
 reduce_and: Command = _reduction(
     "reduce_and",
     Reduction(bitwise_and, lambda dtype: True if dtypes.is_bool(dtype) else -1, idempotent=True),
@@ -229,7 +220,7 @@ def _arg_reduction(name: str, function: Callable[..., Any]) -> Command:
         Rules(
             infer=infer,
             reference=lambda x, *, axis: np.asarray(function(x, axis)),
-            batch=batch_with(name, lambda params: {"axis": behind_batch(params["axis"])}),
+            batch=batch_leading(name),
             cost=lambda x, axis: x.size,
         ),
     )
@@ -265,7 +256,7 @@ def _cumulative(
             any_arrays=function in _ALONG_AXIS,
             reference=reference,
             derivative=derivative,
-            batch=batch_with(name, lambda params: {"axis": behind_batch(params["axis"])}),
+            batch=batch_leading(name),
             cost=lambda x, axis: x.size,
         ),
         cumulative=by,
@@ -299,14 +290,14 @@ def _by_doubling(p: Value, s: Value, axis: int, combine: Callable[..., tuple[Val
     return s
 
 
-def _cumprod_jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], *, axis: int) -> Tangents:
+def _tangent_of_cumprod(t: Value, x: Value, out: Value, *, axis: int) -> Value:
     def combine(p: Value, s: Value, q: Value, t: Value) -> tuple[Value, Value]:
         return mul(p, q), mul(s, q) + mul(p, t)
 
-    return (_by_doubling(primals[0], tangents[0], axis, combine),)
+    return _by_doubling(x, t, axis, combine)
 
 
-cumprod: Command = _cumulative("cumprod", _PRODUCT, derivative=Derivative(_cumprod_jvp))
+cumprod: Command = _cumulative("cumprod", _PRODUCT, derivative=of_tangent(_tangent_of_cumprod))
 
 
 def _running_extremum(pick: Command, holds: Command) -> Derivative:
@@ -318,10 +309,7 @@ def _running_extremum(pick: Command, holds: Command) -> Derivative:
             stays = bitwise_or(stays, not_equal(p, p))  # NaN is never beaten
         return pick(p, q), select(stays, s, t)
 
-    def jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], *, axis: int) -> Tangents:
-        return (_by_doubling(primals[0], tangents[0], axis, combine),)
-
-    return Derivative(jvp)
+    return of_tangent(lambda t, x, out, axis: _by_doubling(x, t, axis, combine))
 
 
 cummax: Command = _cumulative("cummax", _MAXIMUM, accepts=ORDERED, derivative=_running_extremum(maximum, greater_equal))

@@ -13,11 +13,23 @@ import numpy as np
 
 from nnc.base.dtypes import TAPE, DType, is_inexact
 from nnc.errors import AxisError, DTypeError, ShapeError, UnsupportedError, user_error
-from nnc.graph import Attribute, Command, Node, TensorSpec
+from nnc.graph import Attribute, Command, Node, TensorSpec, register
 from nnc.graph import command as get_command
 from nnc.graph.builder import check_same_dtype
 from nnc.graph.registry import inplace, numpy_call, refuses
-from nnc.graph.rules import BatchRule, Cotangents, Derivative, InPlace, Linear, Tangents, TransposeRule, Value
+from nnc.graph.rules import (
+    BatchRule,
+    Cotangents,
+    Derivative,
+    Infer,
+    InPlace,
+    Linear,
+    Reference,
+    Rules,
+    Tangents,
+    TransposeRule,
+    Value,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +197,15 @@ def check_axes(where: str, axes: Sequence[int], ndim: int) -> tuple[int, ...]:
 # -- linear commands ---------------------------------------------------------------------------------------------------
 
 
+def of_tangent(rule: Callable[..., Value | None], transpose: TransposeRule | None = None) -> Derivative:
+    """Returns the rules of a command of one operand x and one result: its tangent is `rule(t, x, out, **params)`."""
+
+    def jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], **params: Any) -> Tangents:
+        return (rule(tangents[0], primals[0], outputs[0], **params),)
+
+    return Derivative(jvp, transpose)
+
+
 def linear_in_all(command: str, transpose: TransposeRule) -> Derivative:
     """Returns the rules of a command that is linear in all its differentiable operands together (a sum of linear maps, one for
     each).
@@ -219,6 +240,16 @@ def linear_in(command: str, transposes: Mapping[int, Callable[..., Value]]) -> D
 
     def transpose(cotangents: Cotangents, operands: tuple[Value | Linear, ...], **params: Any) -> Tangents:
         check_linear_in_one(command, operands)
+        return rule(cotangents, operands, **params)
+
+    rule = each(transposes)
+    return Derivative(jvp, transpose)
+
+
+def each(transposes: Mapping[int, Callable[..., Value]]) -> TransposeRule:
+    """Returns the transpose rule in which `transposes[i](ct, *operands, **params)` is the cotangent of operand i."""
+
+    def transpose(cotangents: Cotangents, operands: tuple[Value | Linear, ...], **params: Any) -> Tangents:
         return tuple(
             [
                 transposes[i](cotangents[0], *operands, **params) if type(operand) is Linear else None
@@ -226,7 +257,7 @@ def linear_in(command: str, transposes: Mapping[int, Callable[..., Value]]) -> D
             ]
         )
 
-    return Derivative(jvp, transpose)
+    return transpose
 
 
 def check_linear_in_one(command: str, operands: tuple[Value | Linear, ...]) -> None:
@@ -265,16 +296,6 @@ def add_tangents(a: Value | None, b: Value | None) -> Value | None:
 # -- batching ----------------------------------------------------------------------------------------------------------
 
 
-def batch_elementwise(command: str) -> BatchRule:
-    """Adds the leading axis to every operand."""
-
-    def rule(size: int, operands: tuple[Value, ...], batched: tuple[bool, ...], **params: Any) -> Any:
-        moved = [lead(size, x, is_batched) for x, is_batched in zip(operands, batched, strict=True)]
-        return (get_command(command)(*moved, **params),), (True,)
-
-    return rule
-
-
 def lead(size: int, x: Value, is_batched: bool) -> Value:
     """`x` with a leading batch axis: itself where it has one, else broadcast along a new one."""
     if is_batched:
@@ -285,18 +306,42 @@ def lead(size: int, x: Value, is_batched: bool) -> Value:
     return get_command("broadcast_to")(x, shape=(size, *shape), axes=tuple(range(1, len(shape) + 1)))
 
 
+def lead_all(size: int, operands: Sequence[Value], batched: Sequence[bool]) -> list[Value]:
+    """All operands with a leading batch axis."""
+    return [lead(size, x, is_batched) for x, is_batched in zip(operands, batched, strict=True)]
+
+
 def behind_batch(axis: int) -> int:
     """Returns the same axis behind a new leading one; one that is counted from the end stays."""
     return axis + 1 if axis >= 0 else axis
 
 
-def batch_with(command: str, shift: Callable[[dict[str, Any]], dict[str, Any]]) -> BatchRule:
-    """Adds the leading axis to every operand and changes the parameters by `shift` (axes move up by one)."""
+def next_axes(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns parameters for operands with a new leading axis: `axis` and `axes` name the same axes as before."""
+    moved = dict(params)
+    if "axis" in params:
+        moved["axis"] = behind_batch(params["axis"])
+    if "axes" in params:
+        moved["axes"] = tuple(map(behind_batch, params["axes"]))
+    return moved
+
+
+def batch_leading(command: str, shift: Callable[[Mapping[str, Any]], Mapping[str, Any]] = next_axes) -> BatchRule:
+    """Adds the leading axis to every operand, and changes the parameters by `shift`."""
 
     def rule(size: int, operands: tuple[Value, ...], batched: tuple[bool, ...], **params: Any) -> Any:
-        moved = [lead(size, x, is_batched) for x, is_batched in zip(operands, batched, strict=True)]
-        outputs = get_command(command)(*moved, **shift(params))
-        outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+        found = get_command(command)(*lead_all(size, operands, batched), **shift(params))
+        outputs = found if isinstance(found, tuple) else (found,)
         return outputs, (True,) * len(outputs)
 
     return rule
+
+
+def register_linear(
+    name: str, infer: Infer, reference: Reference, transpose: Callable[..., Value], **rules: Any
+) -> Command:
+    """Registers a command that is linear in its only operand x and takes more leading axes; `transpose(ct, x, **params)` is the
+    operand's cotangent.
+    """
+    derivative, batch = linear_in(name, {0: transpose}), batch_leading(name)
+    return register(name, Rules(infer=infer, reference=reference, derivative=derivative, batch=batch, **rules))

@@ -8,23 +8,13 @@ Sylvester's equation.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 from nnc.commands.contract import matmul
 from nnc.commands.elementwise import INEXACT
-from nnc.commands.linalg import (
-    NO_CONVERGENCE,
-    NDArray,
-    batch_leading,
-    check_matrix,
-    cubic,
-    infer_square,
-    matrix_transpose,
-    run_lapack,
-)
-from nnc.commands.rules import add_tangents, check_dtype, not_linear
+from nnc.commands.linalg import NDArray, check_matrix, cubic, infer_square, lapack, matrix_transpose
+from nnc.commands.rules import add_tangents, batch_leading, check_dtype, not_linear
 from nnc.errors import ShapeError, user_error
 from nnc.graph import Command, TensorSpec, check_same_dtype, register
 from nnc.graph.rules import Cotangents, Derivative, Linear, Rules, Tangents, Value
@@ -173,9 +163,6 @@ def _complex_triangle(t: NDArray) -> tuple[NDArray, NDArray]:
     return r, q
 
 
-_FINITE = "check the matrix with nnp.isfinite."
-
-
 def _schur_infer(x: TensorSpec) -> tuple[TensorSpec, TensorSpec]:
     x = infer_square("schur", INEXACT)(x)
     return x, x
@@ -185,7 +172,7 @@ schur: Command = register(
     "schur",
     Rules(
         infer=_schur_infer,
-        reference=lambda x: run_lapack("schur", _for_each(_schur, 2), (x,), NO_CONVERGENCE, _FINITE),
+        reference=lapack("schur", _for_each(_schur, 2)),
         batch=batch_leading("schur"),
         refuses=True,
         cost=lambda x: 25 * cubic(x),
@@ -238,10 +225,6 @@ def _complex_schur(x: NDArray) -> tuple[NDArray, NDArray]:
     return r, z @ q
 
 
-def _sylvester_reference(a: NDArray, b: NDArray, c: NDArray) -> Any:
-    return run_lapack("sylvester", lambda *xs: _for_each(_sylvester)(*xs)[0], (a, b, c), NO_CONVERGENCE, _FINITE)
-
-
 def _sylvester_jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...]) -> Tangents:
     """Returns a dX + dX B = dC − dA X − X dB."""
     (a, b, _), (ta, tb, right), x = primals, tangents, outputs[0]
@@ -263,7 +246,7 @@ sylvester: Command = register(
     "sylvester",
     Rules(
         infer=_sylvester_infer,
-        reference=_sylvester_reference,
+        reference=lapack("sylvester", lambda *xs: _for_each(_sylvester)(*xs)[0]),
         derivative=Derivative(_sylvester_jvp, _sylvester_transpose),
         batch=batch_leading("sylvester"),
         refuses=True,
@@ -297,7 +280,7 @@ triangular_root: Command = register(
     "triangular_root",
     Rules(
         infer=infer_square("triangular_root", INEXACT),
-        reference=lambda t: run_lapack("triangular_root", lambda t: _for_each(_triangular_root)(t)[0], (t,), "", ""),
+        reference=lapack("triangular_root", lambda t: _for_each(_triangular_root)(t)[0]),
         batch=batch_leading("triangular_root"),
         cost=lambda t: 4 * cubic(t),
     ),

@@ -6,7 +6,7 @@ All are linear; a view's transpose scatters into zeros, a broadcast's sums.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import accumulate
 from operator import itemgetter, methodcaller
@@ -17,7 +17,17 @@ import numpy as np
 from nnc.base import dtypes
 from nnc.commands.constants import full
 from nnc.commands.elementwise import add, select
-from nnc.commands.rules import batch_with, behind_batch, check_axes, check_axis, lead, linear_in, linear_in_all, zeros
+from nnc.commands.rules import (
+    batch_leading,
+    check_axes,
+    check_axis,
+    lead,
+    lead_all,
+    linear_in,
+    linear_in_all,
+    register_linear,
+    zeros,
+)
 from nnc.errors import ArgumentError, GraphError, ShapeError, user_error
 from nnc.graph import Box, Command, TensorSpec, check_same_dtype, first_overlap, register
 from nnc.graph import command as get_command
@@ -33,8 +43,8 @@ def _check_sizes(where: str, shape: Sequence[int]) -> None:
         )
 
 
-def _no_cost(*specs: TensorSpec, **params: Any) -> int:
-    return 0
+_no_cost: Callable[..., int] = lambda *specs, **params: 0
+_MovingRules = partial(Rules, cost=_no_cost)
 
 
 # -- broadcast ---------------------------------------------------------------------------------------------------------
@@ -87,14 +97,13 @@ def _broadcast_shift(size: int, operands: tuple[Value, ...], batched: tuple[bool
 
 broadcast_to: Command = register(
     "broadcast_to",
-    Rules(
+    _MovingRules(
         infer=_broadcast_infer,
         reference=_broadcast_reference,
         numpy_call=lambda x, **params: partial(_broadcast_reference, **params),
         derivative=linear_in("broadcast_to", {0: _broadcast_transpose}),
         batch=_broadcast_shift,
         alias=AsView(lambda x, out, *, shape, axes=None: list(enumerate(broadcast_axes(x.ndim, shape, axes)))),
-        cost=_no_cost,
     ),
 )
 
@@ -126,14 +135,13 @@ def _reshape_into(x: Any, out: Any) -> None:
 
 reshape: Command = register(
     "reshape",
-    Rules(
+    _MovingRules(
         infer=_reshape_infer,
         reference=lambda x, *, shape: x.reshape(shape),
         numpy_call=lambda x, *, shape: methodcaller("reshape", shape),
         derivative=linear_in("reshape", {0: lambda ct, x, shape: reshape(ct, shape=x.spec.shape)}),
         batch=lambda size, operands, batched, shape: ((reshape(operands[0], shape=(size, *shape)),), (True,)),
         alias=AsView(_reshaped_axes),
-        cost=_no_cost,
     ),
     numpy_into=lambda x, *, shape: _reshape_into,
 )
@@ -155,33 +163,36 @@ def invert_permutation(permutation: Sequence[int]) -> Shape:
     return tuple(inverse)
 
 
-transpose: Command = register(
-    "transpose",
-    Rules(
-        infer=_transpose_infer,
-        reference=lambda x, *, permutation: x.transpose(permutation),
-        numpy_call=lambda x, *, permutation: methodcaller("transpose", permutation),
-        derivative=linear_in(
-            "transpose", {0: lambda ct, x, permutation: transpose(ct, permutation=invert_permutation(permutation))}
+def _permuted(name: str, **rules: Any) -> Command:
+    return register(
+        name,
+        _MovingRules(
+            infer=_transpose_infer,
+            derivative=linear_in(
+                name, {0: lambda ct, x, permutation: transpose(ct, permutation=invert_permutation(permutation))}
+            ),
+            batch=batch_leading(name, lambda p: {"permutation": (0, *(axis + 1 for axis in p["permutation"]))}),
+            **rules,
         ),
-        batch=batch_with("transpose", lambda p: {"permutation": (0, *(axis + 1 for axis in p["permutation"]))}),
-        alias=AsView(lambda x, out, *, permutation: [(axis, i) for i, axis in enumerate(permutation)]),
-        cost=_no_cost,
-    ),
+    )
+
+
+transpose: Command = _permuted(
+    "transpose",
+    reference=lambda x, *, permutation: x.transpose(permutation),
+    numpy_call=lambda x, *, permutation: methodcaller("transpose", permutation),
+    alias=AsView(lambda x, out, *, permutation: [(axis, i) for i, axis in enumerate(permutation)]),
 )
 
+
+def permute(x: Value, permutation: Shape) -> Value:
+    """`x` with its axes in another order; itself where that is theirs."""
+    return x if permutation == tuple(range(len(permutation))) else transpose(x, permutation=permutation)
+
+
 # The same elements as `transpose` shows, written anew in their new order: lowering inserts it where kernels read them often.
-reorder: Command = register(
-    "reorder",
-    Rules(
-        infer=_transpose_infer,
-        reference=lambda x, *, permutation: np.ascontiguousarray(x.transpose(permutation)),
-        derivative=linear_in(
-            "reorder", {0: lambda ct, x, permutation: transpose(ct, permutation=invert_permutation(permutation))}
-        ),
-        batch=batch_with("reorder", lambda p: {"permutation": (0, *(axis + 1 for axis in p["permutation"]))}),
-        cost=_no_cost,
-    ),
+reorder: Command = _permuted(
+    "reorder", reference=lambda x, *, permutation: np.ascontiguousarray(x.transpose(permutation))
 )
 
 # -- slice, flip -------------------------------------------------------------------------------------------------------
@@ -218,14 +229,13 @@ def _slice_batch(size: int, operands: tuple[Value, ...], batched: tuple[bool, ..
 
 slice_: Command = register(
     "slice",
-    Rules(
+    _MovingRules(
         infer=_slice_infer,
         reference=lambda x, *, start, limit, stride: x[tuple(map(slice, start, limit, stride))],
         numpy_call=lambda x, *, start, limit, stride: itemgetter(tuple(map(slice, start, limit, stride))),
         derivative=linear_in("slice", {0: _slice_transpose}),
         batch=_slice_batch,
         alias=AsView(),
-        cost=_no_cost,
     ),
 )
 
@@ -247,17 +257,14 @@ def _flip_infer(x: TensorSpec, *, axes: Shape) -> TensorSpec:
     return x
 
 
-flip: Command = register(
+flip: Command = register_linear(
     "flip",
-    Rules(
-        infer=_flip_infer,
-        reference=lambda x, *, axes: np.flip(x, axes),
-        numpy_call=lambda x, *, axes: partial(np.flip, axis=axes),
-        derivative=linear_in("flip", {0: lambda ct, x, axes: flip(ct, axes=axes)}),
-        batch=batch_with("flip", lambda p: {"axes": tuple(behind_batch(axis) for axis in p["axes"])}),
-        alias=AsView(),
-        cost=_no_cost,
-    ),
+    _flip_infer,
+    lambda x, *, axes: np.flip(x, axes),
+    lambda ct, x, axes: flip(ct, axes=axes),
+    numpy_call=lambda x, *, axes: partial(np.flip, axis=axes),
+    alias=AsView(),
+    cost=_no_cost,
 )
 
 # -- joins -------------------------------------------------------------------------------------------------------------
@@ -300,14 +307,13 @@ def _starts_along(*specs: TensorSpec, axis: int) -> list[Shape]:
 
 concatenate: Command = register(
     "concatenate",
-    Rules(
+    _MovingRules(
         infer=_concatenate_infer,
         reference=lambda *xs, axis: np.concatenate(xs, axis),
         numpy_call=lambda *specs, axis: lambda *xs: np.concatenate(xs, axis),
         derivative=linear_in_all("concatenate", _concatenate_transpose),
-        batch=batch_with("concatenate", lambda p: {"axis": behind_batch(p["axis"])}),
+        batch=batch_leading("concatenate"),
         joined=_starts_along,
-        cost=_no_cost,
     ),
     arity=None,
     numpy_into=lambda *specs, axis: lambda *xs, out: np.concatenate(xs, axis, out=out),
@@ -337,11 +343,9 @@ def _assemble_reference(*parts: Any, shape: Shape, dtype: Any, starts: tuple[Sha
 def _assemble_transpose(
     cotangents: Cotangents, operands: tuple[Value | Linear, ...], *, shape: Shape, dtype: Any, starts: tuple[Shape, ...]
 ) -> Tangents:
-    ct = cotangents[0]
-
     def part(start: Shape, operand: Linear) -> Value:
         limit = tuple(a + n for a, n in zip(start, operand.spec.shape, strict=True))
-        return slice_(ct, start=start, limit=limit, stride=(1,) * len(limit))
+        return slice_(cotangents[0], start=start, limit=limit, stride=(1,) * len(limit))
 
     return tuple(
         part(start, operand) if isinstance(operand, Linear) else None
@@ -350,20 +354,18 @@ def _assemble_transpose(
 
 
 def _assemble_batch(size: int, operands: tuple[Value, ...], batched: tuple[bool, ...], **params: Any) -> Any:
-    moved = [lead(size, x, is_batched) for x, is_batched in zip(operands, batched, strict=True)]
-    starts = tuple((0, *start) for start in params["starts"])
-    return (assemble(*moved, shape=(size, *params["shape"]), dtype=params["dtype"], starts=starts),), (True,)
+    moved = {**params, "shape": (size, *params["shape"]), "starts": tuple((0, *start) for start in params["starts"])}
+    return (assemble(*lead_all(size, operands, batched), **moved),), (True,)
 
 
 assemble: Command = register(
     "assemble",
-    Rules(
+    _MovingRules(
         infer=_assemble_infer,
         reference=_assemble_reference,
         derivative=linear_in_all("assemble", _assemble_transpose),
         batch=_assemble_batch,
         joined=lambda *specs, shape, dtype, starts: starts,
-        cost=_no_cost,
     ),
     arity=None,
 )
@@ -442,13 +444,12 @@ def _pad_batch(
 
 pad: Command = register(
     "pad",
-    Rules(
+    _MovingRules(
         infer=_pad_infer,
         reference=_pad_reference,
         derivative=linear_in_all("pad", _pad_transpose),
         refuses=False,
         batch=_pad_batch,
-        cost=_no_cost,
     ),
     arity=2,
 )

@@ -12,17 +12,13 @@ import numpy as np
 
 from nnc.base import dtypes
 from nnc.commands.index import gather, move_axis
-from nnc.commands.rules import batch_with, behind_batch, check_axis, lead
+from nnc.commands.rules import batch_leading, check_axis, lead, of_tangent
 from nnc.errors import ShapeError, user_error
 from nnc.errors.errors import check_choice
 from nnc.graph import TensorSpec, check_same_dtype, register
 from nnc.graph.rules import Derivative, Rules, Tangents, Value
 
 NDArray = np.ndarray[Any, Any]
-
-
-def _shift_axis(params: dict[str, Any]) -> dict[str, Any]:
-    return {**params, "axis": behind_batch(params["axis"])}
 
 
 def _order(x: NDArray, axis: int, descending: bool) -> NDArray:
@@ -44,11 +40,8 @@ def _sort_infer(x: TensorSpec, *, axis: int, descending: bool) -> TensorSpec:
     return x
 
 
-def _sort_jvp(
-    primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], *, axis: int, descending: bool
-) -> Tangents:
-    order = argsort(primals[0], axis=axis, descending=descending, stable=True)
-    return (_along(tangents[0], order, axis),)
+def _tangent_of_sort(t: Value, x: Value, out: Value, *, axis: int, descending: bool) -> Value:
+    return _along(t, argsort(x, axis=axis, descending=descending, stable=True), axis)
 
 
 def _along(x: Value, index: Value, axis: int) -> Value:
@@ -64,8 +57,8 @@ sort = register(
     Rules(
         infer=_sort_infer,
         reference=lambda x, *, axis, descending: np.take_along_axis(x, _order(x, axis, descending), axis),
-        derivative=Derivative(_sort_jvp),
-        batch=batch_with("sort", _shift_axis),
+        derivative=of_tangent(_tangent_of_sort),
+        batch=batch_leading("sort"),
         cost=_sort_cost,
     ),
 )
@@ -81,7 +74,7 @@ argsort = register(
     Rules(
         infer=_argsort_infer,
         reference=lambda x, *, axis, descending, stable: _order(x, axis, descending),
-        batch=batch_with("argsort", _shift_axis),
+        batch=batch_leading("argsort"),
         cost=_sort_cost,
     ),
 )
@@ -111,7 +104,7 @@ top_k = register(
         infer=_top_k_infer,
         reference=_top_k_reference,
         derivative=Derivative(_top_k_jvp),
-        batch=batch_with("top_k", lambda params: params),
+        batch=batch_leading("top_k"),
         cost=_sort_cost,
     ),
     outputs=2,

@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 
 from nnc.base import dtypes
-from nnc.commands.elementwise import FLOAT, elementwise, exp, safe_mul, sign
+from nnc.commands.constants import full_like
+from nnc.commands.elementwise import FLOAT, abs_, elementwise, exp, less, safe_mul, select, sign, stop_gradient
+from nnc.commands.multiply_add import multiply_add
 from nnc.commands.portable import GILES_CENTRE, GILES_TAIL, horner
-from nnc.commands.rules import batch_elementwise, check_dtype
+from nnc.commands.rules import batch_leading, check_dtype, of_tangent
 from nnc.errors import ArgumentError, user_error
 from nnc.graph import Command, TensorSpec, register
-from nnc.graph.rules import Derivative, InPlace, Rules, Tangents, Value
+from nnc.graph.rules import InPlace, Rules, Value
 
 NDArray = np.ndarray[Any, Any]
 
@@ -22,8 +24,19 @@ NDArray = np.ndarray[Any, Any]
 _erf = np.frompyfunc(math.erf, 1, 1)
 _erfc = np.frompyfunc(math.erfc, 1, 1)
 
+_BEYOND = 40.0  # where e^(-x²) is 0
+
+
+def _gaussian(x: Value) -> Value:
+    """e^(-x²), with the rounding error of x²."""
+    square, still = x * x, stop_gradient(x)
+    error = multiply_add(still, still, -stop_gradient(square))
+    known = less(abs_(still), full_like(still, _BEYOND))
+    return exp(-square) * (1 - select(known, error, full_like(error, 0)))
+
+
 erf: Command = elementwise(
-    "erf", _erf, "erf(x)", accepts=FLOAT, flops=10, partials=(lambda x, out: exp(-x * x) * (2 / math.sqrt(math.pi)),)
+    "erf", _erf, "erf(x)", accepts=FLOAT, flops=10, partials=(lambda x, out: _gaussian(x) * (2 / math.sqrt(math.pi)),)
 )
 erfc: Command = elementwise(
     "erfc",
@@ -31,7 +44,7 @@ erfc: Command = elementwise(
     "erfc(x)",
     accepts=FLOAT,
     flops=10,
-    partials=(lambda x, out: exp(-x * x) * (-2 / math.sqrt(math.pi)),),
+    partials=(lambda x, out: _gaussian(x) * (-2 / math.sqrt(math.pi)),),
 )
 
 
@@ -52,17 +65,14 @@ def _special(
                 x.dtype, copy=False
             )
 
-    def jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], **params: Any) -> Tangents:
-        return (None if tangents[0] is None else safe_mul(tangents[0], partial(primals[0], outputs[0], **params)),)
-
     return register(
         name,
         Rules(
             infer=infer,
             reference=reference,
             scalar=scalar,
-            derivative=Derivative(jvp),
-            batch=batch_elementwise(name),
+            derivative=of_tangent(lambda t, x, out, **params: safe_mul(t, partial(x, out, **params))),
+            batch=batch_leading(name),
             inplace=InPlace(((0, 0),)),
             cost=lambda x, **params: 20 * x.size,
         ),

@@ -15,25 +15,52 @@ import numpy as np
 from nnc.base.context import get_context
 from nnc.base.dtypes import TAPE
 from nnc.base.machine import check_memory
-from nnc.commands.rules import add_tangents, batch_elementwise, batch_with, check_same_spec, linear_in_all, zeros
+from nnc.commands.rules import add_tangents, batch_leading, check_same_spec, each, linear_in_all, register_linear, zeros
 from nnc.errors import ArgumentError, OutOfMemoryError, user_error
 from nnc.graph import Command, TensorSpec, register
-from nnc.graph.rules import Derivative, Linear, Rules
+from nnc.graph.rules import Derivative, Rules
 
 NDArray = np.ndarray[Any, Any]
 Handles = tuple[tuple[int, ...], ...]  # the leading axes of each tape that a loop yields; () where none has any
 
 
+class Spare:
+    """Arrays of rows that one program's calls use one after the other: the system takes long to give fresh memory."""
+
+    MOST_BYTES = 1 << 26  # of an array; larger ones go back to the system
+    MOST = 4  # arrays of one spec, for calls at the same time
+
+    def __init__(self) -> None:
+        self._arrays: dict[Any, list[NDArray]] = {}
+
+    def take(self, count: int, shape: tuple[int, ...], dtype: Any) -> NDArray:
+        """Returns an array of at least `count` rows, which may hold anything."""
+        arrays = self._arrays.setdefault((shape, dtype), [])
+        try:
+            rows = arrays.pop()
+        except IndexError:
+            return _rows_of(count, shape, dtype)
+        return rows if len(rows) >= count else _rows_of(count, shape, dtype)
+
+    def give(self, rows: NDArray) -> None:
+        """Takes an array back that nobody reads or writes any more."""
+        arrays = self._arrays.setdefault((rows.shape[1:], rows.dtype), [])
+        if rows.nbytes <= self.MOST_BYTES and len(arrays) < self.MOST:
+            arrays.append(rows)
+
+
 class Tape:
     """Rows of one spec, in memory that grows geometrically (or is taken at once where `capacity` is known).
 
-    Rows may be tapes. Where an index is followed by `...`, NumPy reads and writes arrays there, too, and not elements.
+    Rows may be tapes. Where an index is followed by `...`, NumPy reads and writes arrays there, too, and not elements. With
+    `spare`, the memory comes from there, and goes back.
     """
 
-    __slots__ = ("_meter", "_rows", "length")
+    __slots__ = ("_meter", "_rows", "_spare", "length")
 
-    def __init__(self, shape: tuple[int, ...], dtype: Any, capacity: int = 0) -> None:
-        self._rows = _rows_of(capacity, shape, dtype)
+    def __init__(self, shape: tuple[int, ...], dtype: Any, capacity: int = 0, spare: Spare | None = None) -> None:
+        self._spare = spare
+        self._rows = _rows_of(capacity, shape, dtype) if spare is None else spare.take(capacity, shape, dtype)
         self.length = 0
         self._meter = get_context().meter
         if self._meter is not None:
@@ -42,6 +69,13 @@ class Tape:
     def __del__(self) -> None:
         if self._meter is not None:
             self._meter.add(-self._rows.nbytes)
+        if self._spare is not None:
+            self._spare.give(self._rows)
+
+    @property
+    def capacity(self) -> int:
+        """Rows that fit into the memory taken."""
+        return len(self._rows)
 
     @property
     def nbytes(self) -> int:
@@ -50,16 +84,34 @@ class Tape:
 
     def write(self, index: int, row: NDArray) -> None:
         """Sets a row; rows between the present end and `index` are 0 until written."""
-        if index >= len(self._rows):
-            grown = _rows_of(max(index + 1, 2 * len(self._rows), 4), self._rows.shape[1:], self._rows.dtype)
-            grown[: self.length] = self._rows[: self.length]
-            if self._meter is not None:
-                self._meter.add(grown.nbytes - self._rows.nbytes)
-            self._rows = grown
+        self._grow(index + 1)
         if index >= self.length:
             self._rows[self.length : index] = 0
             self.length = index + 1
         self._rows[index, ...] = row
+
+    def room(self, start: int, count: int) -> NDArray:
+        """Returns the memory of so many rows, for a caller that writes them and sets the length."""
+        self._grow(start + count)
+        return self._rows[start : start + count]
+
+    def trim(self) -> None:
+        """Returns memory of which less than half is used."""
+        if 2 * self.length < len(self._rows):
+            large, self._rows = self._rows, self.rows().copy()
+            if self._meter is not None:
+                self._meter.add(self._rows.nbytes - large.nbytes)
+            if self._spare is not None:
+                self._spare.give(large)
+                self._spare = None
+
+    def _grow(self, count: int) -> None:
+        if count > len(self._rows):
+            grown = _rows_of(max(count, 2 * len(self._rows), 4), self._rows.shape[1:], self._rows.dtype)
+            grown[: self.length] = self._rows[: self.length]
+            if self._meter is not None:
+                self._meter.add(grown.nbytes - self._rows.nbytes)
+            self._rows = grown
 
     def read(self, index: int) -> NDArray:
         """Returns a row."""
@@ -127,6 +179,29 @@ def read_row(tape: NDArray, index: int, spec: TensorSpec) -> NDArray:
     return _row(tape.flat[0] if tape.size else 0, index, spec)
 
 
+def read_rows(
+    tape: NDArray, start: int, count: int, size: int, spec: TensorSpec, spare: Spare, lent: list[NDArray]
+) -> NDArray:
+    """Returns `count` rows of a tape, zeros where it has none, and any rows behind them, `size` together.
+
+    Args:
+        spare: lends memory where the tape's is too short; the caller gives it back.
+        lent: gets this memory.
+    """
+    content = tape.flat[0] if tape.size else 0
+    known = content.rows()[start : start + count] if isinstance(content, Tape) else ()
+    if len(known) == count and isinstance(content, Tape) and start + size <= content.capacity:
+        found = content.room(start, size)
+        if found.shape[1:] == spec.shape:
+            return found
+    lent.append(spare.take(size, spec.shape, spec.dtype))
+    rows = lent[-1][:size]
+    if len(known):
+        rows[: len(known)] = known
+    rows[len(known) : count] = 0
+    return rows
+
+
 def _row(content: Any, index: int, spec: TensorSpec) -> NDArray:
     if isinstance(content, Tape) and index < content.length:
         row = content.read(index)
@@ -177,9 +252,9 @@ add_tapes = register(
         reference=_add_tapes,
         derivative=Derivative(
             lambda primals, tangents, outputs: (add_tangents(*tangents),),
-            lambda cotangents, operands: tuple(cotangents[0] if isinstance(x, Linear) else None for x in operands),
+            each({0: lambda ct, x, y: ct, 1: lambda ct, x, y: ct}),
         ),
-        batch=batch_elementwise("add_tapes"),
+        batch=batch_leading("add_tapes"),
     ),
     arity=2,
 )
@@ -225,33 +300,19 @@ def _sum_tape(x: NDArray, *, count: int, axis: int) -> NDArray:
     return _each(total, axis + 1, (*x.shape[:axis], *x.shape[axis + 1 :]), x)
 
 
-def _tape_axis(params: dict[str, Any]) -> dict[str, Any]:
-    return {**params, "axis": params["axis"] + 1}
-
-
 # A tape of no batch among tapes of one: it gets the axis, along which its rows have one element that stands for all; and the
 # sum of the cotangents of all elements.
-spread_tape: Command = register(
+spread_tape: Command = register_linear(
     "spread_tape",
-    Rules(
-        infer=lambda x, count, axis: x.update(shape=(*x.shape[:axis], count, *x.shape[axis:])),
-        reference=_spread_tape,
-        derivative=linear_in_all(
-            "spread_tape", lambda cotangents, operands, count, axis: (sum_tape(cotangents[0], count=count, axis=axis),)
-        ),
-        batch=batch_with("spread_tape", _tape_axis),
-    ),
+    lambda x, count, axis: x.update(shape=(*x.shape[:axis], count, *x.shape[axis:])),
+    _spread_tape,
+    lambda ct, x, count, axis: sum_tape(ct, count=count, axis=axis),
 )
-sum_tape: Command = register(
+sum_tape: Command = register_linear(
     "sum_tape",
-    Rules(
-        infer=lambda x, count, axis: x.update(shape=(*x.shape[:axis], *x.shape[axis + 1 :])),
-        reference=_sum_tape,
-        derivative=linear_in_all(
-            "sum_tape", lambda cotangents, operands, count, axis: (spread_tape(cotangents[0], count=count, axis=axis),)
-        ),
-        batch=batch_with("sum_tape", _tape_axis),
-    ),
+    lambda x, count, axis: x.update(shape=(*x.shape[:axis], *x.shape[axis + 1 :])),
+    _sum_tape,
+    lambda ct, x, count, axis: spread_tape(ct, count=count, axis=axis),
 )
 
 
@@ -283,17 +344,14 @@ merge_tapes: Command = register(
         reference=_merge_tapes,
         derivative=linear_in_all(
             "merge_tapes",
-            lambda cotangents, operands: (
-                None,
-                merge_tapes(operands[0], cotangents[0], zeros(cotangents[0].spec))
-                if isinstance(operands[1], Linear)
-                else None,
-                merge_tapes(operands[0], zeros(cotangents[0].spec), cotangents[0])
-                if isinstance(operands[2], Linear)
-                else None,
+            each(
+                {
+                    1: lambda ct, mask, x, y: merge_tapes(mask, ct, zeros(ct.spec)),
+                    2: lambda ct, mask, x, y: merge_tapes(mask, zeros(ct.spec), ct),
+                }
             ),
         ),
-        batch=batch_elementwise("merge_tapes"),
+        batch=batch_leading("merge_tapes"),
     ),
     arity=3,
 )

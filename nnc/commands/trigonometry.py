@@ -10,7 +10,6 @@ from nnc.base import dtypes
 from nnc.commands.constants import full_like, ones_like
 from nnc.commands.elementwise import (
     FLOAT,
-    INEXACT,
     abs_,
     complex_,
     elementwise,
@@ -19,6 +18,7 @@ from nnc.commands.elementwise import (
     imag,
     less,
     logistic_density,
+    of_inexact,
     real,
     reciprocal,
     rsqrt,
@@ -50,76 +50,18 @@ def _complex_tan(x: NDArray) -> NDArray:
     return result
 
 
-sin: Command = elementwise("sin", np.sin, "sin(x)", accepts=INEXACT, any_arrays=True, partials=(lambda x, out: cos(x),))
-cos: Command = elementwise(
-    "cos", np.cos, "cos(x)", accepts=INEXACT, any_arrays=True, partials=(lambda x, out: -sin(x),)
-)
-tan: Command = elementwise(
-    "tan",
-    np.tan,
-    "tan(x)",
-    accepts=INEXACT,
-    any_arrays=True,
-    partials=(lambda x, out: out * out + 1,),
-    complex_function=_complex_tan,
-)
-asin: Command = elementwise(
-    "asin",
-    np.arcsin,
-    "asin(x)",
-    accepts=INEXACT,
-    any_arrays=True,
-    singular=True,
-    partials=(lambda x, out: _slope_of_asin(x),),
-)
-acos: Command = elementwise(
-    "acos",
-    np.arccos,
-    "acos(x)",
-    accepts=INEXACT,
-    any_arrays=True,
-    singular=True,
-    partials=(lambda x, out: -_slope_of_asin(x),),
-)
-atan: Command = elementwise(
-    "atan", np.arctan, "atan(x)", accepts=INEXACT, any_arrays=True, partials=(lambda x, out: _slope_of_atan(x),)
-)
-sinh: Command = elementwise(
-    "sinh", np.sinh, "sinh(x)", accepts=INEXACT, any_arrays=True, singular=True, partials=(lambda x, out: cosh(x),)
-)
-cosh: Command = elementwise(
-    "cosh", np.cosh, "cosh(x)", accepts=INEXACT, any_arrays=True, singular=True, partials=(lambda x, out: sinh(x),)
-)
-tanh: Command = elementwise(
-    "tanh",
-    np.tanh,
-    "tanh(x)",
-    accepts=INEXACT,
-    any_arrays=True,
-    partials=(lambda x, out: _slope_of_tanh(x),),
-    complex_function=_complex_tanh,
-)
-asinh: Command = elementwise(
-    "asinh", np.arcsinh, "asinh(x)", accepts=INEXACT, any_arrays=True, partials=(lambda x, out: _slope_of_asinh(x),)
-)
-acosh: Command = elementwise(
-    "acosh",
-    np.arccosh,
-    "acosh(x)",
-    accepts=INEXACT,
-    any_arrays=True,
-    singular=True,
-    partials=(lambda x, out: _slope_of_acosh(x),),
-)
-atanh: Command = elementwise(
-    "atanh",
-    np.arctanh,
-    "atanh(x)",
-    accepts=INEXACT,
-    any_arrays=True,
-    singular=True,
-    partials=(lambda x, out: _slope_of_atanh(x),),
-)
+sin: Command = of_inexact("sin", np.sin, lambda x, out: cos(x))
+cos: Command = of_inexact("cos", np.cos, lambda x, out: -sin(x))
+tan: Command = of_inexact("tan", np.tan, lambda x, out: out * out + 1, complex_function=_complex_tan)
+asin: Command = of_inexact("asin", np.arcsin, lambda x, out: _slope_of_asin(x), singular=True)
+acos: Command = of_inexact("acos", np.arccos, lambda x, out: -_slope_of_asin(x), singular=True)
+atan: Command = of_inexact("atan", np.arctan, lambda x, out: _slope_of_atan(x))
+sinh: Command = of_inexact("sinh", np.sinh, lambda x, out: cosh(x), singular=True)
+cosh: Command = of_inexact("cosh", np.cosh, lambda x, out: sinh(x), singular=True)
+tanh: Command = of_inexact("tanh", np.tanh, lambda x, out: _slope_of_tanh(x), complex_function=_complex_tanh)
+asinh: Command = of_inexact("asinh", np.arcsinh, lambda x, out: _slope_of_asinh(x))
+acosh: Command = of_inexact("acosh", np.arccosh, lambda x, out: _slope_of_acosh(x), singular=True)
+atanh: Command = of_inexact("atanh", np.arctanh, lambda x, out: _slope_of_atanh(x), singular=True)
 atan2: Command = elementwise(
     "atan2", np.arctan2, "atan2(x, y)", arity=2, accepts=FLOAT, singular=True,
     partials=(lambda x, y, out: _unit(y, hypot(x, y), 2), lambda x, y, out: -_unit(x, hypot(x, y), 2)),

@@ -41,42 +41,20 @@ def window_shape(
             raise user_error(ArgumentError, where, problem, operands=operands, fix=fix)
     for name, value in (("window", window), ("stride", stride), ("dilation", dilation)):
         if min(value, default=1) < 1:
-            raise user_error(
-                ArgumentError,
-                where,
-                f"{name} {value} has an entry below 1.",
-                operands=operands,
-                fix=f"use a {name} of 1 or more.",
-            )
+            problem = f"{name} {value} has an entry below 1."
+            raise user_error(ArgumentError, where, problem, operands=operands, fix=f"use a {name} of 1 or more.")
     if min(itertools.chain(*padding), default=0) < 0:
         fix = "slice the input to make it smaller."
         raise user_error(ArgumentError, where, f"padding {padding} has a negative entry.", operands=operands, fix=fix)
-    return tuple(
-        _count(where, axis, n, window[axis], stride[axis], padding[axis], dilation[axis], operands)
-        for axis, n in enumerate(spatial)
-    )
-
-
-def _count(
-    where: str,
-    axis: int,
-    n: int,
-    window: int,
-    stride: int,
-    padding: tuple[int, int],
-    dilation: int,
-    operands: Mapping[str, Any] | None,
-) -> int:
-    reach, padded = dilation * (window - 1) + 1, n + sum(padding)
-    if reach > padded:
-        raise user_error(
-            ShapeError,
-            where,
-            f"spatial axis {axis}: the window covers {reach} elements, the padded input has {padded} ({n} with padding {padding}).",
-            operands=operands,
-            fix="use a smaller window or dilation, or more padding.",
-        )
-    return (padded - reach) // stride + 1
+    reaches = [d * (k - 1) + 1 for k, d in zip(window, dilation, strict=True)]
+    padded = [n + sum(pair) for n, pair in zip(spatial, padding, strict=True)]
+    for axis, (reach, size) in enumerate(zip(reaches, padded, strict=True)):
+        if reach > size:
+            of = f"{size} ({spatial[axis]} with padding {padding[axis]})"
+            problem = f"spatial axis {axis}: the window covers {reach} elements, the padded input has {of}."
+            fix = "use a smaller window or dilation, or more padding."
+            raise user_error(ShapeError, where, problem, operands=operands, fix=fix)
+    return tuple((size - reach) // s + 1 for reach, size, s in zip(reaches, padded, stride, strict=True))
 
 
 def spatial_axes(ndim: int, rank: int, channels_last: bool = False) -> slice:

@@ -19,7 +19,8 @@ from nnc.commands.control import call as call_command
 from nnc.commands.elementwise import add
 from nnc.commands.promote import is_weak, with_weakness
 from nnc.commands.rules import is_differentiable
-from nnc.compiled.compiled import BoundMethod, Compiled, compile
+from nnc.compiled.compiled import BoundMethod, Compiled
+from nnc.compiled.decorator import compile
 from nnc.compiled.device_program import QueuedProgram
 from nnc.compiled.dynamic_steps import EQUAL_RUNS, PROGRAMS, Repeated, Update
 from nnc.compiled.executable import Executable

@@ -10,7 +10,7 @@ import numpy as np
 
 from nnc.array.array import Array, asarray
 from nnc.commands.promote import astype
-from nnc.compiled.compiled import compile
+from nnc.compiled.decorator import compile
 from nnc.errors import ArgumentError, user_error
 from nnc.trace.dynamic.interpreter import Variable, array_of
 

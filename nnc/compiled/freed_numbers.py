@@ -114,9 +114,7 @@ def _with_freed(
         return as_value(number) if fits and (chosen is None or i in chosen) else number
 
     signature, positions = call.signature, call.key.positions
-    dynamic = [x for i, x in enumerate(call.args) if i not in positions]
-    named = {name: x for name, x in call.kwargs.items() if name not in signature.static_names}
-    given = dynamic, named
+    given = signature.dynamic(call.args, call.kwargs, positions)
     changed = tree.change_numbers(given, change)
     if changed is given:
         return call

@@ -10,7 +10,7 @@ from typing import Any
 from nnc.base.context import set_context, timed
 from nnc.base.dtypes import TAPE
 from nnc.base.options import Options
-from nnc.compiled.targets import check_schedule, check_signals, frugal, queued_code, rematerializer
+from nnc.compiled.targets import check_schedule, frugal, queued_code, rematerializer
 from nnc.device import CPU, machine_of, machine_of_device
 from nnc.device.target import Target
 from nnc.errors import InternalError
@@ -105,6 +105,7 @@ class _Lowering:
             native=native,
             machine=self.machine if options.device == CPU else machine_of_device(),
         )  # programs that references run, on arrays that the host reads
+        self._inner_native = native and compiler is not None
 
     def new_program(self, graph: Graph, expect: Callable[[ProgramAbi], None] | None) -> Program:
         """Returns the program of the graph; `expect` is told the memory needs of calls once memory is planned."""
@@ -133,14 +134,16 @@ class _Lowering:
                 return self._choose_kernel(step.command, step.input_specs, step.params, self.machine)
         printed = find_kernel(step.command, step.input_specs, {**step.params, "graphs": step.graphs}, self.machine)
         if printed is None:
-            return sub_graph_kernel(step, self._inner_program)
+            return sub_graph_kernel(step, self._inner_program, self._inner_native)
         one_by_one = self._inner.update(native=False, guard=False)
-        return replace(printed, run=sub_graph_kernel(step, partial(self._sub_program, options=one_by_one)).run)
+        return replace(
+            printed, run=sub_graph_kernel(step, partial(self._sub_program, options=one_by_one), native=False).run
+        )
 
     def _inner_program(self, graph: Graph) -> RunProgram:
         if any(s.dtype == TAPE for s in (*graph.inputs, *graph.outputs)):
-            return tape_program(graph, self._inner_program)
-        return self._sub_program(graph, self._inner)
+            return tape_program(graph, self._inner_program, self._inner_native)
+        return self._sub_program(graph, self._inner.update(donated=graph.attrs.get("donated", ())))
 
     def _sub_program(self, graph: Graph, options: Options) -> RunProgram:
         planned = _plan_rewritten(graph, options, self.workspace, KernelQueue())
@@ -155,7 +158,6 @@ class _Lowering:
             schedule = make_schedule(planned, options)
         if options.verify_passes:
             check_schedule(planned, schedule)
-            check_signals(planned.bound.name, schedule)
         with timed("choosing kernels"):
             program = Program.of(planned, schedule, self.step_kernel)
         form = NativeCode if options.device == CPU else queued_code()

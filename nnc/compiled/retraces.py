@@ -14,7 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import CodeType, FunctionType, MethodType
-from typing import Any
+from typing import Any, NamedTuple
 
 from nnc.base.context import get_context
 from nnc.base.source import SourceLine, user_source
@@ -31,8 +31,7 @@ FIRST_WARNING = (
 _ORIGINS = 1024  # remembered pairs of code and calling line, the latest ones
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(NamedTuple):
     """One difference between two calls, in words, and how to do without it."""
 
     text: str

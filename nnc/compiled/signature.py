@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -40,8 +40,7 @@ Names = str | Sequence[str] | None
 Numbers = int | Sequence[int] | None
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
+class Key(NamedTuple):
     """The key of a program: everything about a call but the values of its arrays.
 
     `leaves` has (spec, weakness) for each array, a `setting` for other leaves of the dynamic arguments;
@@ -111,11 +110,6 @@ class Call:
         part.__name__ = name_of(fun)
         return FlatFunction(part, self.arguments)
 
-    def _dynamic(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        fixed = self.signature.static_names
-        args = tuple(x for i, x in enumerate(self.args) if i not in self.key.positions)
-        return args, {name: x for name, x in self.kwargs.items() if name not in fixed}
-
     @property
     def is_traced(self) -> bool:
         """Whether an argument is a value of an enclosing trace."""
@@ -141,11 +135,11 @@ class Call:
         if static:
             paths = self.key.paths(self.signature.fun)
             yield from ((self.arguments.leaves[i], paths[i]) for i in sorted(static))
-        yield from ((x, name) for x, name in tree.settings(self._dynamic()) if callable(x) or hasattr(x, "__dict__"))
+        dynamic = self.signature.dynamic(self.args, self.kwargs, self.key.positions)
+        yield from ((x, name) for x, name in tree.settings(dynamic) if callable(x) or hasattr(x, "__dict__"))
 
 
-@dataclass(frozen=True, slots=True)
-class Signature:
+class Signature(NamedTuple):
     """A function's parameters, and which of them are static and which are donated, by position and by name."""
 
     fun: Fun
@@ -203,15 +197,20 @@ class Signature:
             static += [(name, kwargs[name]) for name in sorted(kwargs) if name in self.static_names]
             for name, value in static:
                 tree.check_hashable("nnc.compile", name, value)
-            dynamic = tuple(x for i, x in enumerate(args) if i not in positions)
-            named = {name: x for name, x in kwargs.items() if name not in self.static_names}
-            arguments = FlatTree((dynamic, named), self.fun, positions)
+            arguments = FlatTree(self.dynamic(args, kwargs, positions), self.fun, positions)
         else:
             arguments = FlatTree((args, kwargs), self.fun)
         leaves = leaf_keys(arguments, name_of(self.fun))
         device = device_of(arguments.dynamic, name_of(self.fun), device)
         key = Key(arguments.treedef, leaves, tuple((name, setting(value)) for name, value in static), positions, device)
         return Call(key, self, args, kwargs, arguments)
+
+    def dynamic(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], positions: frozenset[int]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Returns the arguments but those at static positions and of static names."""
+        named = {name: x for name, x in kwargs.items() if name not in self.static_names}
+        return tuple(x for i, x in enumerate(args) if i not in positions), named
 
     def by_position(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], left_out: frozenset[int] = frozenset()
@@ -271,8 +270,7 @@ def _resolve(
 # -- patterns of calls ------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class CallPattern:
+class CallPattern(NamedTuple):
     """The pattern of calls of one key, in a form that is fast to compare with a call.
 
     `facts` are each leaf's facts that belong to the key, as `facts_of` finds them, `where` says which leaves are dynamic (None:

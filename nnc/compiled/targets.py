@@ -29,9 +29,9 @@ def within(module: str, name: str) -> Callable[[], Any]:
     return partial(_find, module, name)
 
 
+binder = later("nnc.run.arguments", "binder")  # loaded after LLVM was started
 # Modules that many programs do without.
 check_schedule = later("nnc.lower.plan.schedule.races", "check_schedule")
-check_signals = later("nnc.lower.plan.schedule.reduction", "check_signals")
 device_program = later("nnc.compiled.device_program", "DeviceProgram")
 frugal = later("nnc.lower.passes.memory.rematerialize_to_budget", "frugal")
 kernel_tuner = later("nnc.run.store.autotune", "Tuner")
@@ -53,11 +53,8 @@ _KERNELS: tuple[tuple[str, str, str], ...] = (
     ("cpu.kernels.arg_reduce", "argmax argmin", ""),
     ("cpu.kernels.attention.attention", "attention attention_tangent", ""),
     ("cpu.kernels.attention.attention_gradient", "attention_gradient", ""),
-    ("cpu.kernels.complexes", "integer_pow", "scalar"),
     ("cpu.kernels.draws", "random_bits", "same_bits"),
-    ("cpu.kernels.fused", "full fused", ""),
     ("cpu.kernels.moves.indexed", "gather dynamic_slice scatter dynamic_update_slice", ""),
-    ("cpu.kernels.moves.shape", "copy reorder concatenate pad", "restride"),
     (
         "cpu.kernels.pooling",
         "max_pool max_pool_places max_pool_both sum_pool sum_pool_input_grad pick_pool_input_grad",
@@ -70,9 +67,9 @@ _KERNELS: tuple[tuple[str, str, str], ...] = (
     ("cpu.kernels.sorts.search", "searchsorted", ""),
     ("cpu.kernels.sorts.sort", "sort argsort", ""),
     ("cpu.kernels.sorts.top_k", "top_k", ""),
+    ("cpu.kernels.transforms.fft", "fft rfft irfft", ""),
     ("mpi.kernels", "psum pmax pmin psum_scatter all_gather all_gather_same all_to_all ppermute process_index", ""),
-    ("onednn.convolution", "conv conv_input_grad conv_weight_grad with_epilogue", ""),
-    ("onednn.matmul", "dot", ""),
+    ("onednn.convolution", "conv conv_input_grad conv_weight_grad", ""),
     ("onednn.pack", "pack", ""),
 )
 
@@ -95,7 +92,7 @@ def _advice() -> str:
     return "; NVIDIA's driver (libcuda.so.1), which CUDA's devices need, finds no graphics processor"
 
 
-scalar.check_with(later("nnc.lower.kernels.scalar_checks", "check_scalar"))  # of expressions that come from outside
+scalar.check = later("nnc.lower.kernels.scalar_checks", "check_scalar")  # of expressions that come from outside
 register_kind(
     DeviceKind(
         name=CPU,

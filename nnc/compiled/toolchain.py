@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from nnc.base.garbage import collection_paused
-from nnc.compiled.pipeline import ChooseKernel
-from nnc.compiled.targets import expected_cpu_compiler
+from nnc.compiled.targets import binder, expected_cpu_compiler
 from nnc.device import kind_of, load_kernels
-from nnc.run.entry import common
 
 if TYPE_CHECKING:
+    from nnc.compiled.pipeline import ChooseKernel
     from nnc.run.prefetch import ProgramCompiler
     from nnc.run.store.autotune import Candidates
 
 
-@dataclass(frozen=True, slots=True)
-class Toolchain:
+class Toolchain(NamedTuple):
     """The kernels and the compiler of one kind of devices.
 
     Attributes:
@@ -35,12 +32,11 @@ class Toolchain:
 
 def start_compiler() -> None:
     """Begins to compile the functions that all programs call, where no files hold them: another process loads LLVM and compiles,
-    while this one imports kernels.
+    while this one imports passes and kernels.
     """
     compiler = expected_cpu_compiler()
     if compiler is not None:
-        for native in common():
-            compiler.expect(native)
+        compiler.expect(binder())
 
 
 def toolchain(device: str) -> Toolchain:

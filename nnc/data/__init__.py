@@ -5,14 +5,10 @@ from typing import TYPE_CHECKING
 from nnc.data.ahead import Prefetch
 from nnc.data.batching import Batches, batches
 from nnc.data.iterables import prefetch
-from nnc.errors.names import module_getattr
+from nnc.errors.names.lookup import public_names
 
 __all__ = ["Batches", "Prefetch", "batches", "prefetch"]
 
 
-def __dir__() -> list[str]:
-    return sorted(__all__)
-
-
 if not TYPE_CHECKING:  # to which a name that is not there would be one of type NoReturn
-    __getattr__ = module_getattr("nnc.data")
+    __getattr__, __dir__ = public_names("nnc.data")

@@ -102,12 +102,8 @@ def batches(
     if key is not None:
         key = read_key(key, WHERE)
     if transform is not None and not callable(transform):
-        raise user_error(
-            ArgumentTypeError,
-            WHERE,
-            f"transform is {transform!r}, not a function.",
-            fix="pass a function (key, batch) -> batch.",
-        )
+        problem = f"transform is {transform!r}, not a function."
+        raise user_error(ArgumentTypeError, WHERE, problem, fix="pass a function (key, batch) -> batch.")
     per_epoch = length // batch if drop_last else -(-length // batch)
     if not per_epoch:
         problem = f"{length} rows do not fill a batch of {batch}, and drop_last leaves the rest out."
@@ -160,12 +156,8 @@ class Batches(Generic[B]):
     def __len__(self) -> int:
         """Returns the number of batches that are left."""
         if self._end is None:
-            raise user_error(
-                ArgumentTypeError,
-                WHERE,
-                "without end there is no length.",
-                fix="give epochs, or count per_epoch of each.",
-            )
+            problem = "without end there is no length."
+            raise user_error(ArgumentTypeError, WHERE, problem, fix="give epochs, or count per_epoch of each.")
         return max(self._end - self.step, 0)
 
     @api_boundary

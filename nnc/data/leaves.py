@@ -56,10 +56,8 @@ def check_count(where: str, name: str, value: Any, low: int) -> None:
     try:
         number = operator.index(value)
     except TypeError:
-        raise user_error(
-            ArgumentTypeError, where, f"{name} is a {type(value).__name__}, it must be an int.", fix=f"write {name}=32."
-        ) from None
+        problem = f"{name} is a {type(value).__name__}, it must be an int."
+        raise user_error(ArgumentTypeError, where, problem, fix=f"write {name}=32.") from None
     if number < low or isinstance(value, bool):
-        raise user_error(
-            ArgumentError, where, f"{name} is {value!r}; it must be at least {low}.", fix=f"choose another {name}."
-        )
+        problem = f"{name} is {value!r}; it must be at least {low}."
+        raise user_error(ArgumentError, where, problem, fix=f"choose another {name}.")

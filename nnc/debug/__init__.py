@@ -10,7 +10,7 @@ from nnc.debug.memory import TapeMemory, tape_memory
 from nnc.debug.modes import check_finite, check_keys, eager, promotion, trace_errors
 from nnc.debug.profile import profile
 from nnc.debug.transfers import TransferWarning, transfers
-from nnc.errors.names import module_getattr
+from nnc.errors.names.lookup import public_names
 
 __all__ = [
     "Progress",
@@ -32,9 +32,5 @@ __all__ = [
 ]
 
 
-def __dir__() -> list[str]:
-    return sorted(__all__)
-
-
 if not TYPE_CHECKING:  # to which a name that is not there would be one of type NoReturn
-    __getattr__ = module_getattr("nnc.debug")
+    __getattr__, __dir__ = public_names("nnc.debug")

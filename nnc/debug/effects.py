@@ -82,12 +82,8 @@ def _check_format(fmt: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> No
     try:
         fields = [str(name) for _, name, _, _ in string.Formatter().parse(fmt) if name is not None]
     except (ValueError, TypeError) as error:
-        raise user_error(
-            ArgumentError,
-            "nnc.debug.print",
-            f"{fmt!r} is no format string: {error}.",
-            fix='write "x = {}", and then x.',
-        ) from None
+        problem = f"{fmt!r} is no format string: {error}."
+        raise user_error(ArgumentError, "nnc.debug.print", problem, fix='write "x = {}", and then x.') from None
     first = [name.partition(".")[0].partition("[")[0] for name in fields]
     numbered = {int(name) for name in first if name.isdigit()} | set(range(first.count("")))
     named = {name for name in first if name and not name.isdigit()}

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Memory:
+class Memory(NamedTuple):
     """Caches, pages and the memory that reaches a core.
 
     Attributes:
@@ -35,8 +35,7 @@ class Memory:
     second_cache_bytes: int = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Threads:
+class Threads(NamedTuple):
     """Costs of threads, and how loops are cut for them.
 
     Attributes:
@@ -58,8 +57,7 @@ class Threads:
     worker_pauses: int = 80_000
 
 
-@dataclass(frozen=True, slots=True)
-class Schedule:
+class Schedule(NamedTuple):
     """Costs by which steps are assigned to streams.
 
     Attributes:
@@ -91,8 +89,7 @@ class Schedule:
     streams: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Fusion:
+class Fusion(NamedTuple):
     """Limits of one fused kernel.
 
     Attributes:
@@ -108,8 +105,7 @@ class Fusion:
     operands: int = 32
 
 
-@dataclass(frozen=True, slots=True)
-class Loops:
+class Loops(NamedTuple):
     """The constants that shape the loops of fused kernels.
 
     Attributes:
@@ -149,8 +145,7 @@ class Loops:
     register_bytes: int = 64
 
 
-@dataclass(frozen=True, slots=True)
-class Products:
+class Products(NamedTuple):
     """Tiles and panels of matrix products.
 
     Attributes:
@@ -210,8 +205,7 @@ class Products:
     solved_buffer_bytes: int = 1 << 19
 
 
-@dataclass(frozen=True, slots=True)
-class Attention:
+class Attention(NamedTuple):
     """Blocks of attention.
 
     Attributes:
@@ -221,8 +215,7 @@ class Attention:
     keys: int = 64
 
 
-@dataclass(frozen=True, slots=True)
-class Convolutions:
+class Convolutions(NamedTuple):
     """The constants that decide when operands of convolutions are reordered.
 
     Attributes:
@@ -238,8 +231,7 @@ class Convolutions:
     turning_cost: int = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Sorting:
+class Sorting(NamedTuple):
     """Which sort serves which rows.
 
     Attributes:
@@ -261,8 +253,7 @@ class Sorting:
     searched_bytes: int = 16
 
 
-@dataclass(frozen=True, slots=True)
-class Grids:
+class Grids(NamedTuple):
     """The constants that shape the launches of fused kernels on a device with many threads.
 
     Attributes:

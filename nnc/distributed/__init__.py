@@ -8,16 +8,12 @@ from nnc.distributed.partition import gather, partition_specs
 from nnc.distributed.processes import rank, size
 from nnc.distributed.shard import shard_map
 from nnc.distributed.specs import PartitionSpec
-from nnc.errors.names import module_getattr
+from nnc.errors.names.lookup import public_names
 
 __all__ = [
     "Mesh", "PartitionSpec", "data_parallel", "gather", "make_mesh", "partition_specs", "rank", "shard_map", "size",
 ]  # fmt: skip
 
 
-def __dir__() -> list[str]:
-    return sorted(__all__)
-
-
 if not TYPE_CHECKING:  # to which a name that is not there would be one of type NoReturn
-    __getattr__ = module_getattr("nnc.distributed")
+    __getattr__, __dir__ = public_names("nnc.distributed")

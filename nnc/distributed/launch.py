@@ -50,9 +50,8 @@ class Launcher:
         try:
             told = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=60).stdout
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise user_error(
-                BackendError, _WHERE, f"{path} does not run: {error}.", fix="install one with pip install 'nnc[mpi]'."
-            ) from error
+            problem = f"{path} does not run: {error}."
+            raise user_error(BackendError, _WHERE, problem, fix="install one with pip install 'nnc[mpi]'.") from error
         return Launcher(path, "HYDRA" in told, "Open MPI" in told or "OpenRTE" in told)
 
     def command(self, ranks: int, program: Sequence[str], *, label: bool = False) -> list[str]:

@@ -79,9 +79,8 @@ def make_mesh(axis_shapes: Sequence[int], axis_names: Sequence[str], *, simulate
         fix = "give one size for each name."
         raise user_error(ArgumentError, _WHERE, problem, operands={"axis_shapes": sizes, "axis_names": names}, fix=fix)
     if len(set(names)) < len(names):
-        raise user_error(
-            ArgumentError, _WHERE, f"axis_names {names} has a name twice.", fix="give each axis a name of its own."
-        )
+        problem = f"axis_names {names} has a name twice."
+        raise user_error(ArgumentError, _WHERE, problem, fix="give each axis a name of its own.")
     if not simulated and prod(sizes) != size():
         problem = f"the mesh has {prod(sizes)} places, and the program runs in {size()} process{'es' * (size() > 1)}."
         fix = f"start it by mpiexec -n {prod(sizes)}, or pass simulated=True, which runs all places in this process."
@@ -97,9 +96,8 @@ def _sizes(axis_shapes: Any) -> tuple[int, ...]:
         fix = "give one int for each axis, such as (4,) or (2, 2)."
         raise user_error(ArgumentTypeError, _WHERE, problem, fix=fix) from None
     if any(n < 1 for n in sizes):
-        raise user_error(
-            ArgumentError, _WHERE, f"axis_shapes {sizes} has an axis without places.", fix="give positive ints."
-        )
+        problem = f"axis_shapes {sizes} has an axis without places."
+        raise user_error(ArgumentError, _WHERE, problem, fix="give positive ints.")
     return sizes
 
 

@@ -85,9 +85,8 @@ def data_parallel(
     parted = None if shards is None else Shards.of(_WHERE, chosen, shards)
     layout = chosen if parted is None else parted.mesh
     if not positions:
-        raise user_error(
-            ArgumentTypeError, _WHERE, "batch_argnums names no argument.", fix="name the arguments that hold the batch."
-        )
+        problem = "batch_argnums names no argument."
+        raise user_error(ArgumentTypeError, _WHERE, problem, fix="name the arguments that hold the batch.")
 
     @wraps(step)
     @api_boundary

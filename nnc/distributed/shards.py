@@ -59,9 +59,8 @@ class Shards:
             ArgumentTypeError: `size` is no int.
         """
         if isinstance(size, bool) or not hasattr(size, "__index__"):
-            raise user_error(
-                ArgumentTypeError, where, f"shards must be an int, it is {size!r}.", fix="pass a number such as 8."
-            )
+            problem = f"shards must be an int, it is {size!r}."
+            raise user_error(ArgumentTypeError, where, problem, fix="pass a number such as 8.")
         processes = mesh.size if mesh.strides else 1
         if len(mesh.axis_names) > 1:
             problem = f"shards={size} needs a mesh of one axis, it has {', '.join(map(repr, mesh.axis_names))}."

@@ -7,8 +7,7 @@ Nothing here knows a command by name, but for `slice` and `assemble`, through wh
 
 from typing import TYPE_CHECKING
 
-from nnc.errors.names import module_getattr
-from nnc.errors.names.lookup import listed_names
+from nnc.errors.names.lookup import listed_names, public_names
 from nnc.graph.boxes import *
 from nnc.graph.builder import *
 from nnc.graph.dispatch import *
@@ -30,9 +29,5 @@ if TYPE_CHECKING:
 __all__ = listed_names(__name__, "check_rule")
 
 
-def __dir__() -> list[str]:
-    return sorted(__all__)
-
-
 if not TYPE_CHECKING:
-    __getattr__ = module_getattr(__name__, {"check_rule": f"{__name__}.rule_check"})
+    __getattr__, __dir__ = public_names(__name__, {"check_rule": f"{__name__}.rule_check"})

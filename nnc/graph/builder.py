@@ -393,12 +393,10 @@ class GraphBuilder:
             raise user_error(GraphError, cmd.name, problem, operands={"yields": specs[0], "out": out.spec}, fix=fix)
         for other, other_box in self._declared[base]:
             if box.overlaps(other_box):
-                raise user_error(
-                    GraphError,
-                    cmd.name,
-                    f"out overlaps an alias that is written already, at {self._written[other]}: {box} and {other_box} of {base!r}.",
-                    fix="write aliases that do not overlap, or add the two values first.",
-                )
+                boxes = f"{box} and {other_box} of {base!r}"
+                problem = f"out overlaps an alias that is written already, at {self._written[other]}: {boxes}."
+                fix = "write aliases that do not overlap, or add the two values first."
+                raise user_error(GraphError, cmd.name, problem, fix=fix)
         del self._views[out]
         if base is out:
             del self._declared[out]

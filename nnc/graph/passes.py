@@ -232,16 +232,12 @@ def run_passes(graph: Graph, names: Sequence[str], options: Any = None, *, verif
         _check_needs(graph, step, lost)
         if step.concerns and graph.nodes is not looked_at:
             looked_at, present = graph.nodes, {node.command for node in graph.walk()}
-        if (step.when and not step.when(options)) or (step.concerns and not _concerns_any(step, present)):
+        concerned = not step.concerns or any(c in step.concerns or c.name in step.concerns for c in present)
+        if not concerned or (step.when and not step.when(options)):
             step = replace(step, function=_leave)
         with activity(f"running pass {step.name!r}"):
             graph, count = _run(graph, step, options, verify, lost, count)
     return graph
-
-
-def _concerns_any(step: Pass, commands: Collection[Command]) -> bool:
-    """Whether a pass may change a graph of these commands."""
-    return any(command in step.concerns or command.name in step.concerns for command in commands)
 
 
 def _leave(graph: Graph, options: Any) -> Graph:

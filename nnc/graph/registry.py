@@ -58,6 +58,10 @@ class Attribute(dict[Command, T]):
         name: unique.
         doc: meaning of a cell.
 
+    Attributes:
+        check: raises RegistryError for a wrong value, before its cell is filled. `register` fills the other cells of a command
+            before.
+
     Example:
         >>> latency = Attribute("latency_cycles_doctest")
         >>> latency.set(command("exp"), 20)
@@ -73,7 +77,7 @@ class Attribute(dict[Command, T]):
         self.name, self.doc = name, doc
         self._priorities: dict[Command, int] = {}
         self._followers: list[Callable[[Command], None]] = []
-        self._check: Callable[[Command, T], None] | None = None
+        self.check: Callable[[Command, T], None] | None = None
         ATTRIBUTES[name] = self
 
     def set(self, target: Command | str, value: T, *, priority: int = 10) -> None:
@@ -92,22 +96,9 @@ class Attribute(dict[Command, T]):
         if known is not None and known >= priority:
             problem = f"attribute {self.name!r} is set already, with priority {known}."
             raise user_error(RegistryError, at.name, problem, fix=f"pass priority={known + 1} or higher to replace it.")
-        if self._check is not None:
-            self._check(at, value)
+        if self.check is not None:
+            self.check(at, value)
         self._fill(at, value, priority)
-
-    def check_with(self, check: Callable[[Command, T], None]) -> None:
-        """Has each value that is set from now on looked at before its cell is filled.
-
-        Args:
-            check: raises RegistryError for a wrong value. `register` fills the other cells of a command before.
-        """
-        self._check = check
-
-    @property
-    def is_checked(self) -> bool:
-        """Whether values are looked at."""
-        return self._check is not None
 
     def follow(self, follower: Callable[[Command], None]) -> None:
         """Calls a function with each command that has a cell, and with others when they get one.
@@ -188,7 +179,7 @@ def register(name: str, rules: Rules, arity: int | None = 1, outputs: int | None
     cells = [(attribute(key), value) for key, value in (given | attributes).items() if value is not None]
     new = COMMANDS[name] = Command(name, arity, outputs)
     try:
-        for column, value in sorted(cells, key=lambda cell: cell[0].is_checked):
+        for column, value in sorted(cells, key=lambda cell: cell[0].check is not None):
             column.set(new, value)
     except RegistryError:  # of a wrong command nothing stays
         del COMMANDS[name]

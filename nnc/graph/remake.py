@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from operator import is_
 from types import MappingProxyType
 from typing import Any
 
@@ -14,6 +17,13 @@ from nnc.graph.builder import infer_specs
 from nnc.graph.graph import Graph, NDArray, Node, Symbol
 from nnc.graph.registry import command
 from nnc.graph.spec import TensorSpec
+
+
+def with_renamed(node: Node, renamed: Mapping[Symbol, Symbol]) -> Node:
+    """Returns the node on renamed inputs; the node itself where none is renamed."""
+    if renamed.keys().isdisjoint(node.inputs):
+        return node
+    return node.update(inputs=tuple([renamed.get(symbol, symbol) for symbol in node.inputs]))
 
 
 class OncePerGraph(ABC):
@@ -35,61 +45,105 @@ class OncePerGraph(ABC):
 
     def renew(self, node: Node, renamed: dict[Symbol, Symbol]) -> Node:
         """Returns the node with rewritten sub-graphs and renamed inputs; the node itself where neither changes."""
-        inputs, graphs = node.inputs, node.graphs
-        if not graphs and renamed.keys().isdisjoint(inputs):
-            return node
-        inputs = tuple([renamed.get(symbol, symbol) for symbol in inputs])
-        graphs = tuple(map(self.graph, graphs))
-        return node if (inputs, graphs) == (node.inputs, node.graphs) else node.update(inputs=inputs, graphs=graphs)
+        node = with_renamed(node, renamed)
+        graphs = tuple(map(self.graph, node.graphs)) if node.graphs else ()
+        return node if graphs == node.graphs else node.update(graphs=graphs)
 
 
-class Remake(ABC):
-    """The rewritten form of one graph.
+class NewGraph(ABC):
+    """The rewritten form of one graph, which `add` makes node by node.
 
-    `writers` and `constants` are those of the new graph so far. A new node has the source line of the node that it replaces.
+    `nodes` and `constants` are those of the new graph so far; `renamed` has the symbols that replace symbols of the old one.
     """
 
     def __init__(self, passes: OncePerGraph, graph: Graph) -> None:
         self.passes, self.graph = passes, graph
-        self.writers: dict[Symbol, Node] = {}
         self.constants: dict[Symbol, NDArray] = dict(graph.constants)
         self.renamed: dict[Symbol, Symbol] = {}
-        self._nodes: list[Node] = []
+        self.nodes: list[Node] = []
+
+    @cached_property
+    def reads(self) -> Counter[Symbol]:
+        """Counts the reads of each symbol of the old graph, those by its caller included."""
+        return Counter([*(symbol for node in self.graph.nodes for symbol in node.inputs), *self.graph.outputs])
+
+    @abstractmethod
+    def add(self, node: Node) -> None:
+        """Appends a node, which reads new symbols by now, and whose sub-graphs are new, or the nodes that stand for it."""
+
+    def take(self, old: Node) -> None:
+        """Takes the next node of the old graph."""
+        self.add(self.passes.renew(old, self.renamed))
+
+    def is_same(self) -> bool:
+        """Whether the new graph has the nodes of the old one."""
+        return len(self.nodes) == len(self.graph.nodes) and all(map(is_, self.nodes, self.graph.nodes))
+
+    def result(self) -> Graph:
+        """Returns the new graph; the graph itself where nothing changes."""
+        for node in self.graph.nodes:
+            self.take(node)
+        if self.is_same():
+            return self.graph
+        outputs = tuple([self.renamed.get(symbol, symbol) for symbol in self.graph.outputs])
+        return self.graph.update(nodes=tuple(self.nodes), outputs=outputs, constants=self.constants)
+
+
+def rewritten(graph: Graph, form: Callable[[OncePerGraph, Graph], NewGraph]) -> Graph:
+    """Returns the new form of a graph and of its sub-graphs, each of which is rewritten once."""
+    return _ByForm(form).graph(graph)
+
+
+class _ByForm(OncePerGraph):
+    def __init__(self, form: Callable[[OncePerGraph, Graph], NewGraph]) -> None:
+        super().__init__()
+        self._form = form
+
+    def rewrite(self, graph: Graph) -> Graph:
+        return self._form(self, graph).result()
+
+
+class Remake(NewGraph):
+    """A graph in which other nodes, made by `make`, stand for some nodes with one result.
+
+    `writers` are those of the new graph so far. A new node has the source line of the node that it replaces.
+    """
+
+    def __init__(self, passes: OncePerGraph, graph: Graph) -> None:
+        super().__init__(passes, graph)
+        self.writers: dict[Symbol, Node] = {}
         self.source: SourceLine | None = None
+        self._changed = False
 
     @abstractmethod
     def new_form(self, node: Node) -> Symbol | None:
-        """Returns the replacement of a node's only result, made by `make`; None where the node stays."""
+        """Returns the replacement of a node's only result; None where the node stays."""
 
-    def result(self) -> Graph:
-        """Returns the graph itself where nothing changes."""
-        changes = [self.add(node) for node in self.graph.nodes]
-        if not any(changes):
-            return self.graph
-        outputs = tuple(self.renamed.get(symbol, symbol) for symbol in self.graph.outputs)
-        return self.graph.update(nodes=tuple(self._nodes), outputs=outputs, constants=self.constants)
-
-    def add(self, old: Node) -> bool:
-        """Appends a node, or its replacement; returns whether it was replaced."""
+    def take(self, old: Node) -> None:
+        """See the base."""
         node = self.passes.renew(old, self.renamed)
         self.source = node.source
         found = self.new_form(node)
         if found is None:
-            self._append(node)
+            self.add(node)
         else:
             self.renamed[old.outputs[0]] = found
-        return node is not old or found is not None
+        self._changed |= node is not old or found is not None
 
-    def _append(self, node: Node) -> None:
-        self._nodes.append(node)
-        for symbol in node.outputs:
-            self.writers[symbol] = node
+    def is_same(self) -> bool:
+        """Whether no node was replaced; nodes may have been made in vain."""
+        return not self._changed
+
+    def add(self, node: Node) -> None:
+        """Appends a node."""
+        self.nodes.append(node)
+        self.writers.update(dict.fromkeys(node.outputs, node))
 
     def make(self, name: str, *inputs: Symbol, **params: Any) -> Symbol:
         """Appends a command with one result, and returns that."""
         (spec,) = infer_specs(command(name), tuple(symbol.spec for symbol in inputs), params)
         out = Symbol(spec)
-        self._append(Node(command(name), inputs, (out,), MappingProxyType(params), source=self.source))
+        self.add(Node(command(name), inputs, (out,), MappingProxyType(params), source=self.source))
         return out
 
     def number(self, value: Any, like: Symbol, shape: tuple[int, ...]) -> Symbol:

@@ -125,10 +125,8 @@ class _Rewriter:
     """One run of `apply_rules`."""
 
     def __init__(self, rules: Sequence[RewriteRule], limit: int) -> None:
-        self.candidates: dict[Command, list[tuple[RewriteRule, Pattern]]] = {}
-        for rule in rules:
-            for pattern in rule.patterns:
-                self.candidates.setdefault(pattern.form.steps[0].command, []).append((rule, pattern))
+        self._rules = rules
+        self._candidates: dict[Command, list[tuple[RewriteRule, Pattern]]] = {}
         self.limit, self.count = limit, 0
         self._fitting: dict[tuple[Command, tuple[Kind, ...]], list[tuple[RewriteRule, Pattern]]] = {}
         self._equations: dict[tuple[RewriteRule, tuple[TensorSpec, ...], str], Equation | None] = {}
@@ -141,11 +139,21 @@ class _Rewriter:
             self._finished[graph] = self._finished[after] = after
         return self._finished[graph]
 
+    def candidates(self, command: Command) -> Sequence[tuple[RewriteRule, Pattern]]:
+        """Returns the rules and patterns whose root is a node of this command."""
+        found = self._candidates.get(command)
+        if found is None:
+            able = [rule for rule in self._rules if rule.root in (None, command)]
+            every = [(rule, pattern) for rule in able for pattern in rule.patterns]
+            found = [(rule, pattern) for rule, pattern in every if pattern.form.steps[0].command is command]
+            self._candidates[command] = found
+        return found
+
     def fitting(self, command: Command, kinds: tuple[Kind, ...]) -> Sequence[tuple[RewriteRule, Pattern]]:
         """The candidates for a node of this command, with operands of these kinds."""
         found = self._fitting.get((command, kinds))
         if found is None:
-            found = [(rule, pattern) for rule, pattern in self.candidates[command] if pattern.fits(kinds)]
+            found = [(rule, pattern) for rule, pattern in self.candidates(command) if pattern.fits(kinds)]
             self._fitting[command, kinds] = found
         return found
 
@@ -248,7 +256,7 @@ class _Rewriting:
     def find(self, node: Node) -> tuple[Equation, _Match] | None:
         """Returns the first rule whose left side is the graph that ends in `node`."""
         rewriter, kinds = self.rewriter, self.kinds
-        if node.command not in rewriter.candidates:
+        if not rewriter.candidates(node.command):
             return None
         above = tuple([kinds.get(symbol, _GIVEN) for symbol in node.inputs])
         for rule, pattern in rewriter.fitting(node.command, above):

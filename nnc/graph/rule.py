@@ -6,7 +6,6 @@ forms of the left side, by which sites are found (`rewrite.py`); for the specs o
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -169,6 +168,7 @@ class RewriteRule:
         exact: both sides are equal bit for bit.
         samples: specs that the commands take.
         sole: used only where no other node reads intermediate values of the left side.
+        root: the command that yields the left side; None: the samples show it.
 
     Example:
         >>> @nnc.graph.rewrite_rule()
@@ -183,6 +183,7 @@ class RewriteRule:
     exact: bool
     samples: tuple[Sample, ...]
     sole: bool = False
+    root: Command | None = None
 
     @property
     def name(self) -> str:
@@ -252,6 +253,9 @@ class RewriteRule:
             raise self.error(
                 "the left side is not all that one command yields.", "return a command's output as the left side."
             )
+        if self.root not in (None, root.command):
+            problem = f"the left side ends in {root.command.name}, not in {self.root.name}."
+            raise self.error(problem, f"pass root={root.command.name}, or leave it out.")
         if [symbol.spec for symbol in left] != [symbol.spec for symbol in right]:
             raise self.error(
                 f"the sides differ in spec: {', '.join(str(symbol.spec) for symbol in left)} = "
@@ -281,7 +285,12 @@ class RewriteRule:
 
 
 def rewrite_rule(
-    *, when: Callable[..., bool] | None = None, exact: bool = True, samples: Sequence[Sample] = (), sole: bool = False
+    *,
+    when: Callable[..., bool] | None = None,
+    exact: bool = True,
+    samples: Sequence[Sample] = (),
+    sole: bool = False,
+    root: Command | None = None,
 ) -> Callable[[Callable[..., tuple[Any, Any]]], RewriteRule]:
     """Makes a rewrite rule of the decorated function.
 
@@ -294,6 +303,7 @@ def rewrite_rule(
         samples: specs that the commands take, at least one for each form of the left side: commands, wiring, names of
             parameters. If numbers in it vary with the specs, samples must show that. 2x3 float32 by default.
         sole: use it only where no other node reads intermediate values of the left side.
+        root: the command that yields the left side. Programs without it do not run the rule's function at all.
 
     Raises:
         ArgumentError: there are static parameters, but no samples.
@@ -309,14 +319,13 @@ def rewrite_rule(
     """
 
     def make(function: Callable[..., tuple[Any, Any]]) -> RewriteRule:
-        parameters = inspect.signature(function).parameters.values()
-        variables = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-        if not samples and len(variables) != len(parameters):
+        code = function.__code__
+        if not samples and code.co_kwonlyargcount:
             problem = "it has static parameters, but no samples of them."
             fix = "pass samples=[sample(spec, ..., name=value)]."
             raise user_error(ArgumentError, f"rule {function.__name__}", problem, fix=fix)
-        default = (Sample((_DEFAULT_SPEC,) * len(variables)),)
-        return RewriteRule(function, when, exact, tuple(samples) or default, sole)
+        default = (Sample((_DEFAULT_SPEC,) * code.co_argcount),)
+        return RewriteRule(function, when, exact, tuple(samples) or default, sole, root)
 
     return make
 

@@ -387,7 +387,7 @@ class GraphReader:
 
     def _read_graph(self, tree: Mapping[str, Any]) -> Graph:
         symbols = [new_symbol(self.spec(spec), name) for spec, name in tree["symbols"]]
-        pick = _picker(symbols)
+        pick = lambda positions: tuple([symbols[i] for i in positions])
         nodes = tuple([
             new_node(
                 command(node["command"]),
@@ -407,10 +407,6 @@ class GraphReader:
 def read_spec(tree: Mapping[str, Any]) -> TensorSpec:
     """Returns the spec that `spec_tree` made `tree` of."""
     return TensorSpec(tuple(tree["shape"]), _DTYPES[tree["dtype"]], tree.get("layout", STRIDED))
-
-
-def _picker(symbols: list[Symbol]) -> Callable[[list[int]], tuple[Symbol, ...]]:
-    return lambda positions: tuple([symbols[i] for i in positions])
 
 
 @api_boundary

@@ -7,8 +7,7 @@ here, nowhere else; docs/rooms/passes.md is made of this tuple.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 from nnc.base.later import later
 from nnc.base.options import CPU, Options
@@ -39,8 +38,7 @@ from nnc.lower.passes.simplify.simplify import simplify
 from nnc.lower.plan.schedule.assign import most_streams
 
 
-@dataclass(frozen=True, slots=True)
-class Phase:
+class Phase(NamedTuple):
     """Passes that run one after the other; sub-graphs are rewritten along with their graph.
 
     Attributes:
@@ -53,7 +51,7 @@ class Phase:
 
     def without(self, name: str) -> Phase:
         """Returns the phase without a pass, to measure the benefit of the pass."""
-        return replace(self, passes=tuple(each for each in self.passes if each.__name__ != name))
+        return self._replace(passes=tuple(each for each in self.passes if each.__name__ != name))
 
 
 def _rare(file: str, **facts: Any) -> PassFunction:
@@ -87,7 +85,6 @@ sink_gathers = _rare(
     invalidates=[Fact.FOLDED, Fact.NO_DEAD],
 )
 join_sums = _rare("simplify.join_sums", concerns=joined, invalidates=[Fact.NO_DEAD])
-split_sums = _rare("simplify.split_sums", concerns=reduction, requires=[Fact.COMMANDS], invalidates=[Fact.NO_DEAD])
 hoist_products = _rare(
     "loops.hoist_products", concerns=roles, requires=[Fact.NO_INVARIANTS], invalidates=[Fact.NO_DEAD]
 )
@@ -122,7 +119,7 @@ SIMPLIFY = Phase("simplify", (inline_calls, dce, fold, simplify, parts, cse))
 REWRITE = Phase(
     "rewrite",
     (
-        decompose, subpixel, licm, one_hot, combine, sink_gathers, join_sums, split_sums, dce,
+        decompose, subpixel, licm, one_hot, combine, sink_gathers, join_sums, dce,
         hoist_products, sink_sums, sink_products, dce, rematerialize_residuals,
     ),
 )  # fmt: skip

@@ -4,8 +4,7 @@
 
 from typing import TYPE_CHECKING
 
-from nnc.errors.names import module_getattr
-from nnc.errors.names.lookup import listed_names
+from nnc.errors.names.lookup import listed_names, public_names
 from nnc.nn import initializers as initializers
 from nnc.nn import models as models
 from nnc.nn.activations import *
@@ -43,9 +42,5 @@ from nnc.numpy import logsumexp as logsumexp
 __all__ = listed_names(__name__, "initializers", "logsumexp", "models")
 
 
-def __dir__() -> list[str]:
-    return sorted(__all__)
-
-
 if not TYPE_CHECKING:  # to which a name that is not there would be one of type NoReturn
-    __getattr__ = module_getattr("nnc.nn")
+    __getattr__, __dir__ = public_names("nnc.nn")

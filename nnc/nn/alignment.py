@@ -8,7 +8,6 @@ from typing import Any
 import nnc.numpy as nnp
 from nnc.array.array import Array
 from nnc.base import dtypes
-from nnc.calls.spelling import spelled
 from nnc.errors import ArgumentError, DTypeError, ShapeError, user_error
 from nnc.graph import spec_of
 from nnc.nn.activations import log_softmax
@@ -23,7 +22,6 @@ __all__ = ["ctc"]
 IMPOSSIBLE = -1e30  # stands for log 0: finite, so that differences of it have derivatives
 
 
-@spelled
 @keeps_weakness
 def ctc(
     logits: ArrayLike,

@@ -110,7 +110,9 @@ def dot_product_attention(
         for n, place in zip(lengths, (nnp.arange(count)[:, None], nnp.arange(keys)), strict=True)
         if n is not None
     ]
-    q, k, v = _without_padding(nnp.asarray(q), nnp.asarray(k), nnp.asarray(v), [*masks, *limits])
+    q, k, v = nnp.asarray(q), nnp.asarray(k), nnp.asarray(v)
+    if masks or limits or is_causal or window is not None:
+        k, v = _spoiled_by_key(k, v)
     if not dropout_rate and count * shared >= FEW and max(spec_of(q).shape[-1], spec_of(v).shape[-1]) <= WIDE:
         before, after = (None, None) if window is None else window
         if is_causal:
@@ -130,19 +132,17 @@ def dot_product_attention(
     return nnp.swapaxes(out, -3, -2).astype(dtype)
 
 
-def _without_padding(q: Array, k: Array, v: Array, conditions: list[Array]) -> tuple[Array, Array, Array]:
-    """Replaces queries that attend to nothing, and keys and values that none attends to, by zeros.
-
-    Their weights are 0, which times NaN or infinity is NaN.
+def _spoiled_by_key(k: Array, v: Array) -> tuple[Array, Array]:
+    """Returns keys that are NaN where they or their values are not finite, and finite values: scores that a mask forbids are cut
+    off, but a weight of 0 times NaN is NaN.
     """
-    for allowed in conditions:
-        asked = nnp.swapaxes(nnp.any(allowed, axis=-1), -1, -2)[..., None]
-        known = nnp.swapaxes(nnp.any(allowed, axis=-2), -1, -2)[..., None]  # (..., S, heads, 1)
-        heads = k.shape[-2]
-        if known.shape[-2] not in (1, heads):
-            known = nnp.any(nnp.reshape(known, (*known.shape[:-2], heads, -1)), axis=-1, keepdims=True)
-        q, k, v = nnp.where(asked, q, 0), nnp.where(known, k, 0), nnp.where(known, v, 0)
-    return q, k, v
+    finite = nnp.isfinite(v)
+    return k + _spoils(k, nnp.all(finite, axis=-1, keepdims=True)), nnp.where(finite, v, 0)
+
+
+def _spoils(x: Array, known: Any = True) -> Array:
+    """Returns NaN for each row of features that is not finite, or not known, and 0 for others; (…, 1)."""
+    return nnp.where(nnp.all(nnp.isfinite(x), axis=-1, keepdims=True) & known, 0, math.nan).astype(x.dtype)
 
 
 def _check_operands(q: Array, k: Array, v: Array) -> int:
@@ -239,7 +239,9 @@ class _Attend:
     def scores(self, q: Array, chunk: dict[str, Array]) -> Array:
         """(..., heads, T, keys of the chunk); -inf where nothing is attended to."""
         k = chunk["k"]
-        scores = nnp.reshape(q @ nnp.swapaxes(k, -1, -2), (*self.rows, k.shape[-2]))
+        clean = [nnp.where(nnp.isfinite(x), x, 0) for x in (q, k)]  # a cotangent of 0 times NaN is NaN
+        scores = clean[0] @ nnp.swapaxes(clean[1], -1, -2) + _spoils(q) + nnp.swapaxes(_spoils(k), -1, -2)
+        scores = nnp.reshape(scores, (*self.rows, k.shape[-2]))
         if "bias" in chunk:
             scores = scores + chunk["bias"]
         for allowed in self.conditions(chunk):
@@ -269,7 +271,9 @@ class _Attend:
 
     def part(self, q: Array, chunk: dict[str, Array], top: Array) -> tuple[Array, Array]:
         """Returns the terms of one chunk's keys in the two sums."""
-        weights = nnp.exp(self.scores(q, chunk) - nnp.where(top == -math.inf, 0, top))
+        scores = self.scores(q, chunk)
+        weights = nnp.exp(scores - nnp.where(top == -math.inf, 0, top))
+        weights = nnp.where(scores == -math.inf, 0, weights)  # also where the greatest score is NaN
         total = nnp.sum(weights, axis=-1, keepdims=True)
         if self.dropout_rate:
             draw = None if self.dropout_key is None else random.fold_in(self.dropout_key, chunk["number"])

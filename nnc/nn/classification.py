@@ -9,7 +9,6 @@ import nnc.numpy as nnp
 from nnc.array.array import Array
 from nnc.base import dtypes
 from nnc.calls.specialise import specialised
-from nnc.calls.spelling import spelled
 from nnc.commands import elementwise as ew
 from nnc.commands.promote import apply
 from nnc.commands.rules import check_axis
@@ -25,7 +24,6 @@ __all__ = ["kl_div", "nll", "sigmoid_cross_entropy", "softmax_cross_entropy"]
 
 
 @specialised(2)
-@spelled
 @keeps_weakness
 def softmax_cross_entropy(
     logits: ArrayLike,
@@ -67,12 +65,8 @@ def softmax_cross_entropy(
     (scores,), dtype = widen(name, logits)
     axis = check_axis(name, axis, scores.ndim)
     if not 0 <= label_smoothing <= 1:
-        raise user_error(
-            ArgumentError,
-            name,
-            f"label_smoothing={label_smoothing} is not in [0, 1].",
-            fix="pass a share, such as 0.1.",
-        )
+        problem = f"label_smoothing={label_smoothing} is not in [0, 1]."
+        raise user_error(ArgumentError, name, problem, fix="pass a share, such as 0.1.")
     factors = _class_weights(name, weights, scores, axis)
     log_p = log_softmax(scores, axis=axis, where=where)
     spread = label_smoothing * _evenly(scores, axis, where) if label_smoothing else None
@@ -96,7 +90,6 @@ def softmax_cross_entropy(
 
 
 @specialised(2)
-@spelled
 @keeps_weakness
 def nll(
     log_probabilities: ArrayLike,
@@ -134,7 +127,6 @@ def nll(
 
 
 @specialised(2)
-@spelled
 @keeps_weakness
 def sigmoid_cross_entropy(
     logits: ArrayLike,
@@ -171,7 +163,6 @@ def sigmoid_cross_entropy(
 
 
 @specialised(2)
-@spelled
 @keeps_weakness
 def kl_div(
     log_predictions: ArrayLike,

@@ -9,7 +9,6 @@ from typing import Any
 import nnc.numpy as nnp
 from nnc.array.array import Array
 from nnc.base import dtypes
-from nnc.calls.spelling import spelled
 from nnc.errors import ShapeError, user_error
 from nnc.graph import spec_of
 from nnc.nn.activations import log_sigmoid, log_softmax, softmax, softplus
@@ -30,7 +29,6 @@ __all__ = [
 Axes = int | tuple[int, ...] | None
 
 
-@spelled
 @keeps_weakness
 def sigmoid_focal_loss(
     logits: ArrayLike, labels: ArrayLike, *, alpha: float | None = None, gamma: float = 2.0
@@ -68,7 +66,6 @@ def _log(x: Array) -> Array:
     return nnp.where(none, -math.inf, nnp.log(nnp.where(none, 1, x)))
 
 
-@spelled
 @keeps_weakness
 def poly_loss_cross_entropy(
     logits: ArrayLike, labels: ArrayLike, *, epsilon: float = 2.0, axis: int = -1, where: ArrayLike | None = None
@@ -100,7 +97,6 @@ def poly_loss_cross_entropy(
     return nnp.astype(cross + epsilon * nnp.sum(missed, axis=axis), dtype)
 
 
-@spelled
 @keeps_weakness
 def generalized_kl_divergence(
     log_predictions: ArrayLike, targets: ArrayLike, axis: int = -1, where: ArrayLike | None = None
@@ -127,7 +123,6 @@ def generalized_kl_divergence(
     return nnp.astype(kl_div(log_q, p, axis, where) + nnp.sum(gaps, axis=axis), dtype)
 
 
-@spelled
 @keeps_weakness
 def smooth_labels(labels: ArrayLike, alpha: float, *, axis: Axes = -1, where: ArrayLike | None = None) -> Array:
     """Returns (1 - alpha) · label + alpha / classes (Szegedy et al., "Rethinking the Inception architecture", 2016).
@@ -147,7 +142,6 @@ def smooth_labels(labels: ArrayLike, alpha: float, *, axis: Axes = -1, where: Ar
     return nnp.astype((1 - alpha) * y + alpha / nnp.sum(present, axis=axis, keepdims=True), dtype)
 
 
-@spelled
 @keeps_weakness
 def ranking_softmax_loss(
     logits: ArrayLike,
@@ -191,7 +185,6 @@ def ranking_softmax_loss(
     return nnp.astype(lists if reduce_fn is None else nnp.asarray(reduce_fn(lists)), dtype)
 
 
-@spelled
 @keeps_weakness
 def ntxent(embeddings: ArrayLike, labels: ArrayLike, temperature: float = 0.07) -> Array:
     """Returns the normalised temperature-scaled cross entropy of all pairs with the same label (Chen et al., "A simple framework

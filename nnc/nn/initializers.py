@@ -17,7 +17,7 @@ from nnc.array.array import Array
 from nnc.base import dtypes
 from nnc.commands.rules import check_axes
 from nnc.errors import ArgumentError, user_error
-from nnc.errors.names import module_getattr
+from nnc.errors.names.lookup import public_names
 from nnc.typing import ArrayLike, DTypeLike
 
 __all__ = [
@@ -382,9 +382,8 @@ def orthogonal(scale: float = 1.0, column_axis: int = -1, dtype: DTypeLike = dty
     def init(key: ArrayLike, shape: Sequence[int], dtype: DTypeLike = default) -> Array:
         shape = tuple(shape)
         if len(shape) < 2:
-            raise user_error(
-                ArgumentError, "orthogonal", f"shape {shape} has fewer than two axes.", fix="use normal for vectors."
-            )
+            problem = f"shape {shape} has fewer than two axes."
+            raise user_error(ArgumentError, "orthogonal", problem, fix="use normal for vectors.")
         (axis,) = check_axes("orthogonal", (column_axis,), len(shape))
         columns, others = shape[axis], shape[:axis] + shape[axis + 1 :]
         rows = math.prod(others)
@@ -397,9 +396,5 @@ def orthogonal(scale: float = 1.0, column_axis: int = -1, dtype: DTypeLike = dty
     return init
 
 
-def __dir__() -> list[str]:
-    return sorted(__all__)
-
-
 if not TYPE_CHECKING:  # to which a name that is not there would be one of type NoReturn
-    __getattr__ = module_getattr("nnc.nn.initializers")
+    __getattr__, __dir__ = public_names("nnc.nn.initializers")

@@ -30,7 +30,6 @@ METHODS = {
 Taps = list[tuple[Any, Any]]  # of each output element: where in the input, and with which weight (None: 1)
 
 
-@spelled
 @keeps_weakness
 def upsample(
     x: ArrayLike,
@@ -63,19 +62,11 @@ def upsample(
     where = "upsample"
     kind = METHODS.get(method)
     if kind is None:
-        raise user_error(
-            ArgumentError,
-            where,
-            f"method={method!r} is unknown.",
-            fix='use "nearest", "nearest-exact", "linear" or "cubic".',
-        )
+        problem = f"method={method!r} is unknown."
+        raise user_error(ArgumentError, where, problem, fix='use "nearest", "nearest-exact", "linear" or "cubic".')
     if align_corners and kind.startswith("nearest"):
-        raise user_error(
-            ArgumentError,
-            where,
-            f"align_corners=True has no meaning for method={method!r}.",
-            fix='use method="linear".',
-        )
+        problem = f"align_corners=True has no meaning for method={method!r}."
+        raise user_error(ArgumentError, where, problem, fix='use method="linear".')
     if (scale is None) == (size is None):
         raise user_error(ArgumentError, where, "pass either scale or size.", fix="write upsample(x, 2) or size=(h, w).")
     value = nnp.asarray(promote(x, where=where, to=None if kind.startswith("nearest") else dtypes.to_float)[0])
@@ -100,18 +91,13 @@ def _sizes(
     else:
         factors = tuple(scale) if isinstance(scale, (tuple, list)) else (scale,) * rank
         if any(isinstance(f, bool) or not isinstance(f, (int, float)) or not f > 0 for f in factors):
-            raise user_error(
-                ArgumentError, where, f"scale={scale!r} is no positive number nor a sequence of them.", fix="write 2."
-            )
+            problem = f"scale={scale!r} is no positive number nor a sequence of them."
+            raise user_error(ArgumentError, where, problem, fix="write 2.")
         outs = tuple(math.floor(n * f) for n, f in zip(spatial, factors, strict=True))
         ratios = [1 / f for f in factors]
     if min(outs, default=1) < 1 or min(spatial, default=1) < 1:
-        raise user_error(
-            ArgumentError,
-            where,
-            f"the spatial sizes {tuple(spatial)} become {outs}.",
-            fix="make all of them 1 or more.",
-        )
+        problem = f"the spatial sizes {tuple(spatial)} become {outs}."
+        raise user_error(ArgumentError, where, problem, fix="make all of them 1 or more.")
     return list(zip(spatial, outs, ratios, strict=True))
 
 

@@ -12,7 +12,6 @@ import nnc.numpy as nnp
 from nnc.array.array import Array
 from nnc.base import dtypes
 from nnc.calls.specialise import specialised
-from nnc.calls.spelling import spelled
 from nnc.commands import elementwise as ew
 from nnc.nn.reduction import Reduction, reduce_terms, widen_same
 from nnc.numpy.operands import keeps_weakness, to_axis
@@ -46,7 +45,6 @@ def _difference(where: str, predictions: Any, targets: Any) -> tuple[Array, dtyp
 
 
 @specialised(2)
-@spelled
 @keeps_weakness
 def mse(predictions: ArrayLike, targets: ArrayLike, *, reduction: Reduction = "mean") -> Array:
     """Returns the mean of the squared differences.
@@ -68,7 +66,6 @@ def mse(predictions: ArrayLike, targets: ArrayLike, *, reduction: Reduction = "m
 
 
 @specialised(2)
-@spelled
 @keeps_weakness
 def mae(predictions: ArrayLike, targets: ArrayLike, *, reduction: Reduction = "mean") -> Array:
     """Returns the mean of the absolute differences.
@@ -90,7 +87,6 @@ def mae(predictions: ArrayLike, targets: ArrayLike, *, reduction: Reduction = "m
 
 
 @specialised(2)
-@spelled
 @keeps_weakness
 def huber(predictions: ArrayLike, targets: ArrayLike, delta: float = 1.0, *, reduction: Reduction = "mean") -> Array:
     """Returns the mean of d² / 2 for differences |d| up to delta, and of delta · (|d| - delta / 2) beyond (Huber, 1964).
@@ -113,7 +109,6 @@ def huber(predictions: ArrayLike, targets: ArrayLike, delta: float = 1.0, *, red
 
 
 @specialised(2)
-@spelled
 @keeps_weakness
 def smooth_l1(predictions: ArrayLike, targets: ArrayLike, beta: float = 1.0, *, reduction: Reduction = "mean") -> Array:
     """Returns huber with delta = beta, divided by beta: |d| - beta / 2 beyond beta; with beta 0 the mean of |d|.
@@ -141,7 +136,6 @@ def _huber(size: Array, delta: float) -> Array:
 
 
 @specialised(2)
-@spelled
 @keeps_weakness
 def log_cosh(predictions: ArrayLike, targets: ArrayLike, *, reduction: Reduction = "none") -> Array:
     """Returns log(cosh(d)) for each difference d, without overflow.
@@ -163,7 +157,6 @@ def log_cosh(predictions: ArrayLike, targets: ArrayLike, *, reduction: Reduction
 
 
 @specialised(2)
-@spelled
 @keeps_weakness
 def hinge(predictions: ArrayLike, targets: ArrayLike, *, reduction: Reduction = "none") -> Array:
     """Returns max(0, 1 - target · prediction), elementwise.
@@ -185,7 +178,6 @@ def hinge(predictions: ArrayLike, targets: ArrayLike, *, reduction: Reduction = 
 
 
 @specialised(2)
-@spelled
 @keeps_weakness
 def squared_hinge(predictions: ArrayLike, targets: ArrayLike, *, reduction: Reduction = "none") -> Array:
     """Returns max(0, 1 - target · prediction)², elementwise; the operands as in `hinge`.
@@ -204,7 +196,6 @@ def squared_hinge(predictions: ArrayLike, targets: ArrayLike, *, reduction: Redu
 
 
 @specialised(2)
-@spelled
 @keeps_weakness
 def hinge_embedding(
     distances: ArrayLike, targets: ArrayLike, margin: float = 1.0, *, reduction: Reduction = "none"
@@ -229,7 +220,6 @@ def hinge_embedding(
 
 
 @specialised(3)
-@spelled
 @keeps_weakness
 def margin_ranking(
     x1: ArrayLike, x2: ArrayLike, targets: ArrayLike, margin: float = 0.0, *, reduction: Reduction = "none"
@@ -260,7 +250,6 @@ def _positive(x: Array) -> Array:
 
 
 @specialised(2)
-@spelled
 @keeps_weakness
 def poisson_nll(
     predictions: ArrayLike,
@@ -300,7 +289,6 @@ def poisson_nll(
 
 
 @specialised(2)
-@spelled
 @keeps_weakness
 def gaussian_nll(
     predictions: ArrayLike,
@@ -352,7 +340,6 @@ def _cosine(where: str, x1: Any, x2: Any, axis: int, eps: float) -> tuple[Array,
 
 
 @specialised(2)
-@spelled
 @keeps_weakness
 def cosine_similarity(x1: ArrayLike, x2: ArrayLike, axis: int = -1, eps: float = 1e-8) -> Array:
     """Returns x1 · x2 / (|x1| · |x2|) along `axis`; each length is at least eps.
@@ -375,7 +362,6 @@ def cosine_similarity(x1: ArrayLike, x2: ArrayLike, axis: int = -1, eps: float =
 
 
 @specialised(2)
-@spelled
 @keeps_weakness
 def cosine_distance(x1: ArrayLike, x2: ArrayLike, axis: int = -1, eps: float = 1e-8) -> Array:
     """Returns 1 - cosine_similarity.
@@ -395,7 +381,6 @@ def cosine_distance(x1: ArrayLike, x2: ArrayLike, axis: int = -1, eps: float = 1
 
 
 @specialised(3)
-@spelled
 @keeps_weakness
 def cosine_embedding(
     x1: ArrayLike,
@@ -430,7 +415,6 @@ def cosine_embedding(
 
 
 @specialised(3)
-@spelled
 @keeps_weakness
 def triplet_margin(
     anchors: ArrayLike,

@@ -29,7 +29,6 @@ __all__ = [
 ]
 
 
-@spelled
 @keeps_weakness
 def perceptron_loss(predictor_outputs: ArrayLike, targets: ArrayLike) -> Array:
     """Returns max(0, -target · output), elementwise (Rosenblatt, "The perceptron", 1958).
@@ -65,7 +64,6 @@ def _picked(x: Array, index: Array) -> Array:
     return nnp.squeeze(nnp.take_along_axis(x, index, axis=-1), axis=-1)
 
 
-@spelled
 @keeps_weakness
 def multiclass_hinge_loss(scores: ArrayLike, labels: ArrayLike) -> Array:
     """Returns max over classes j of (score of j + [j is not the label]) - score of the label (Crammer and Singer, "On the
@@ -91,7 +89,6 @@ def multiclass_hinge_loss(scores: ArrayLike, labels: ArrayLike) -> Array:
     return nnp.astype(nnp.max(x + nnp.astype(others, x.dtype), axis=-1) - _picked(x, index), dtype)
 
 
-@spelled
 @keeps_weakness
 def multiclass_perceptron_loss(scores: ArrayLike, labels: ArrayLike) -> Array:
     """Returns the greatest score minus the score of the label (Collins, "Discriminative training methods for hidden Markov
@@ -116,7 +113,6 @@ def multiclass_perceptron_loss(scores: ArrayLike, labels: ArrayLike) -> Array:
     return nnp.astype(nnp.max(x, axis=-1) - _picked(x, index), dtype)
 
 
-@spelled
 @keeps_weakness
 def sparsemax_loss(logits: ArrayLike, labels: ArrayLike) -> Array:
     """Returns the binary sparsemax loss, elementwise (Blondel, Martins and Niculae, "Learning with Fenchel-Young losses", 2020).
@@ -151,7 +147,6 @@ def _sparsemax(x: Array) -> Array:
     return nnp.maximum(x - nnp.take_along_axis(thresholds, last, axis=-1), 0)
 
 
-@spelled
 @keeps_weakness
 def multiclass_sparsemax_loss(scores: ArrayLike, labels: ArrayLike) -> Array:
     """Returns the sparsemax loss of each example (Martins and Astudillo, "From softmax to sparsemax", 2016); its gradient is the

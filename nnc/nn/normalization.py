@@ -69,11 +69,10 @@ def _along(where: str, name: str, values: Any, x: Array, axes: tuple[int, ...]) 
     return reshape(values, shape=tuple(n if i in axes else 1 for i, n in enumerate(x.shape)))
 
 
-def _affine(where: str, x: Array, scale: Any, bias: Any, axes: tuple[int, ...], like: Array | None = None) -> Array:
-    """x · scale + bias, with one value for each element of the axes of `like`, by default x."""
-    like = x if like is None else like
-    x = x if scale is None else x * _along(where, "scale", scale, like, axes)
-    return x if bias is None else x + _along(where, "bias", bias, like, axes)
+def _affine(where: str, x: Array, scale: Any, bias: Any, axes: tuple[int, ...]) -> Array:
+    """x · scale + bias, with one value for each element of the axes."""
+    x = x if scale is None else x * _along(where, "scale", scale, x, axes)
+    return x if bias is None else x + _along(where, "bias", bias, x, axes)
 
 
 def _of_channels(where: str, x: Array, scale: Any, bias: Any, channel: int) -> tuple[Array | None, Array | None]:
@@ -84,7 +83,6 @@ def _of_channels(where: str, x: Array, scale: Any, bias: Any, channel: int) -> t
 
 
 @specialised(1)
-@spelled
 @keeps_weakness
 def layer_norm(
     x: ArrayLike, scale: ArrayLike | None = None, bias: ArrayLike | None = None, *, axis: Axes = -1, eps: float = 1e-5
@@ -114,7 +112,6 @@ def layer_norm(
 
 
 @specialised(1)
-@spelled
 @keeps_weakness
 def rms_norm(x: ArrayLike, scale: ArrayLike | None = None, *, axis: int = -1, eps: float = 1e-6) -> Array:
     """Returns x divided by the root of the mean of its squares over `axis`, then scaled (Zhang & Sennrich, 2019).
@@ -142,7 +139,6 @@ def rms_norm(x: ArrayLike, scale: ArrayLike | None = None, *, axis: int = -1, ep
 
 
 @specialised(1)
-@spelled
 @keeps_weakness
 def group_norm(
     x: ArrayLike,
@@ -185,7 +181,6 @@ def group_norm(
 
 
 @specialised(1)
-@spelled
 @keeps_weakness
 def instance_norm(
     x: ArrayLike, scale: ArrayLike | None = None, bias: ArrayLike | None = None, *, axis: int = 1, eps: float = 1e-5
@@ -215,7 +210,6 @@ def instance_norm(
 
 
 @specialised(1)
-@spelled
 @keeps_weakness
 def local_response_norm(
     x: ArrayLike, size: int, *, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0, axis: int = 1

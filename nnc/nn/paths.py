@@ -242,12 +242,8 @@ def cast(model: A, dtype: DTypeLike, paths: Selection = "*") -> A:
     """
     wanted = to_dtype(dtype, "nnc.nn.cast")
     if not dtypes.is_inexact(wanted):
-        raise user_error(
-            DTypeError,
-            "nnc.nn.cast",
-            f"dtype is {wanted.name}.",
-            fix="cast to a floating-point dtype such as bfloat16.",
-        )
+        problem = f"dtype is {wanted.name}."
+        raise user_error(DTypeError, "nnc.nn.cast", problem, fix="cast to a floating-point dtype such as bfloat16.")
     names, leaves, structure = _flatten(model)
     floats = {
         n: x for n, x in zip(names, leaves, strict=True) if _is_float(x) and dtypes.same_kind(dtype_of(x), wanted)

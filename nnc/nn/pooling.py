@@ -13,7 +13,6 @@ import nnc.numpy as nnp
 from nnc.array.array import Array
 from nnc.base import dtypes
 from nnc.calls.specialise import specialised
-from nnc.calls.spelling import spelled
 from nnc.commands import pool as commands
 from nnc.commands.bins import bin_intervals, bin_sums
 from nnc.commands.promote import promote
@@ -104,7 +103,6 @@ def _more(n: int, window: int, stride: int, padding: tuple[int, int], dilation: 
 
 
 @specialised(1)
-@spelled
 def max_pool(
     x: ArrayLike,
     window: Sizes,
@@ -139,7 +137,6 @@ def max_pool(
 
 
 @specialised(1)
-@spelled
 @keeps_weakness
 def avg_pool(
     x: ArrayLike,
@@ -180,7 +177,6 @@ def avg_pool(
 
 
 @specialised(1)
-@spelled
 @keeps_weakness
 def lp_pool(
     x: ArrayLike,
@@ -226,7 +222,6 @@ def lp_pool(
 
 
 @specialised(1)
-@spelled
 @keeps_weakness
 def adaptive_avg_pool(x: ArrayLike, output_size: Sizes, *, layout: str = "NCHW") -> Array:
     """Returns the means of bins: `output_size` bins along each spatial axis, of sizes as equal as can be.
@@ -247,7 +242,6 @@ def adaptive_avg_pool(x: ArrayLike, output_size: Sizes, *, layout: str = "NCHW")
 
 
 @specialised(1)
-@spelled
 def adaptive_max_pool(x: ArrayLike, output_size: Sizes, *, layout: str = "NCHW") -> Array:
     """Returns the greatest elements of bins, as adaptive_avg_pool lays them.
 
@@ -305,7 +299,6 @@ def _bins_side_by_side(x: Array, axis: int, starts: Any, ends: Any) -> Array:
 
 
 @specialised(1)
-@spelled
 def global_avg_pool(x: ArrayLike, *, keepdims: bool = False, layout: str = "NCHW") -> Array:
     """Returns the mean of each channel over all places.
 
@@ -326,7 +319,6 @@ def global_avg_pool(x: ArrayLike, *, keepdims: bool = False, layout: str = "NCHW
 
 
 @specialised(1)
-@spelled
 def global_max_pool(x: ArrayLike, *, keepdims: bool = False, layout: str = "NCHW") -> Array:
     """Returns the greatest element of each channel; the arguments as in global_avg_pool.
 

@@ -18,6 +18,7 @@ from nnc.base import dtypes
 from nnc.calls.spelling import spelled
 from nnc.commands.promote import dtype_of
 from nnc.errors import ArgumentError, ShapeError, user_error
+from nnc.errors.errors import check_count
 from nnc.graph import spec_of
 from nnc.nn import activations
 from nnc.nn.layers import check_features, draw_weights
@@ -283,10 +284,7 @@ class _Recurrent(Module, Generic[State]):
     ) -> None:  # fmt: skip
         """Assigns the fields; `options` are those of the cells."""
         ways = 2 if bidirectional else 1
-        if num_layers < 1:
-            raise user_error(
-                ArgumentError, type(self).__name__, f"num_layers is {num_layers}.", fix="use 1 layer or more."
-            )
+        check_count(type(self).__name__, "num_layers", num_layers, "use 1 layer or more.")
         keys = random.split(key, (num_layers, ways))
         sizes = (features[0], *(ways * features[1],) * (num_layers - 1))
         self.layers = tuple(

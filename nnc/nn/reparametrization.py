@@ -12,6 +12,7 @@ from nnc.array.array import Array
 from nnc.calls.spelling import spelled
 from nnc.commands.rules import check_axis
 from nnc.errors import ArgumentError, ArgumentTypeError, TreeError, user_error
+from nnc.errors.errors import check_count
 from nnc.graph import spec_of
 from nnc.nn.convolution import ConvTranspose
 from nnc.nn.module import Module, field
@@ -74,8 +75,7 @@ class SpectralNorm(Module):
     ) -> None:
         where = "SpectralNorm"
         weight = _weight(where, layer, name)
-        if steps < 1:
-            raise user_error(ArgumentError, where, f"steps is {steps}.", fix="pass a positive number of steps.")
+        check_count(where, "steps", steps, "pass a positive number of steps.")
         self.axis = check_axis(where, _axis_of_outputs(layer) if axis is None else axis, weight.ndim)
         self.layer, self.name, self.steps, self.eps, self.inference = layer, name, steps, eps, inference
         rows = weight.shape[self.axis]

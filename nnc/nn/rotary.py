@@ -56,12 +56,8 @@ class RotaryEmbedding(Module):
     @spelled
     def __init__(self, features: int, *, base: float = 10000.0, interleaved: bool = False, axis: int = -3) -> None:
         if features < 2 or features % 2:
-            raise user_error(
-                ArgumentError,
-                WHERE,
-                f"features is {features}.",
-                fix="pass an even number: the features of a head, or fewer.",
-            )
+            fix = "pass an even number: the features of a head, or fewer."
+            raise user_error(ArgumentError, WHERE, f"features is {features}.", fix=fix)
         if not base > 0:
             raise user_error(ArgumentError, WHERE, f"base is {base!r}.", fix="pass a positive number, such as 10000.")
         self.features, self.base, self.interleaved, self.axis = features, float(base), interleaved, axis

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 import nnc.numpy as nnp
 from nnc.array.array import Array
 from nnc.base import dtypes
-from nnc.calls.spelling import spelled
 from nnc.commands.promote import promote
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.errors.errors import check_choice
@@ -27,7 +26,6 @@ PADDING_MODES = ("zeros", "border", "reflection")
 Pad = Callable[[Array, int], Array]  # (places, size of the axis) -> places
 
 
-@spelled
 @keeps_weakness
 def grid_sample(
     x: ArrayLike,
@@ -98,13 +96,8 @@ def _check_shapes(x: Array, grid: Array, mode: str) -> None:
             fix="pass images of 1 or more elements an axis.",
         )
     if mode == "bicubic" and rank != 2:
-        raise user_error(
-            ArgumentError,
-            WHERE,
-            "mode='bicubic' is for images alone.",
-            operands=operands,
-            fix="use mode='bilinear' for volumes.",
-        )
+        problem = "mode='bicubic' is for images alone."
+        raise user_error(ArgumentError, WHERE, problem, operands=operands, fix="use mode='bilinear' for volumes.")
 
 
 def _to_elements(at: Array, n: int, align_corners: bool) -> Array:

@@ -6,7 +6,6 @@ from typing import Any
 
 import nnc.numpy as nnp
 from nnc.array.array import Array
-from nnc.calls.spelling import spelled
 from nnc.errors import ShapeError, user_error
 from nnc.nn.activations import sigmoid, softmax
 from nnc.nn.reduction import Reduction, check_same_shape, reduce_terms, widen
@@ -16,7 +15,6 @@ from nnc.typing import ArrayLike
 __all__ = ["binary_dice_loss", "dice_loss", "multiclass_generalized_dice_loss"]
 
 
-@spelled
 @keeps_weakness
 def dice_loss(
     predictions: ArrayLike,
@@ -85,7 +83,6 @@ def dice_loss(
     return reduce_terms(where, terms, reduction, dtype)  # raises where there is no such reduction
 
 
-@spelled
 @keeps_weakness
 def multiclass_generalized_dice_loss(
     predictions: ArrayLike,
@@ -125,7 +122,6 @@ def multiclass_generalized_dice_loss(
     return nnp.mean(dice_loss(predictions, targets, class_weights=weights, reduction="none", **options))
 
 
-@spelled
 @keeps_weakness
 def binary_dice_loss(
     predictions: ArrayLike, targets: ArrayLike, *, smooth: float = 1.0, apply_sigmoid: bool = True

@@ -45,9 +45,8 @@ def dropout(
         fix = "write dropout(key, x, 0.5)."
         raise user_error(ShapeError, "dropout", "rate must be one number.", operands={"rate": spec_of(rate)}, fix=fix)
     if not 0 <= rate < 1:
-        raise user_error(
-            ArgumentError, "dropout", f"rate={rate} is not in [0, 1).", fix="pass the share to drop, such as 0.5."
-        )
+        problem = f"rate={rate} is not in [0, 1)."
+        raise user_error(ArgumentError, "dropout", problem, fix="pass the share to drop, such as 0.5.")
     x = nnp.asarray(x)
     if deterministic or rate == 0:
         return x

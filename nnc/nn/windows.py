@@ -13,7 +13,6 @@ from typing import Any
 import nnc.numpy as nnp
 from nnc.array.array import Array
 from nnc.calls.specialise import specialised
-from nnc.calls.spelling import spelled
 from nnc.commands import conv as conv_commands
 from nnc.commands.promote import promote
 from nnc.commands.shape import invert_permutation
@@ -69,12 +68,8 @@ def parse_layout(where: str, layout: str, rank: int | None = None) -> Layout:
     """
     letters = layout[1:]
     if not layout.startswith("N") or letters.count("C") != 1 or len(set(layout)) != len(layout):
-        raise user_error(
-            ArgumentError,
-            where,
-            f"{layout!r} is no layout.",
-            fix='write "NCHW", "NHWC", "NCW", "NWC", "NCDHW" or "NDHWC".',
-        )
+        problem = f"{layout!r} is no layout."
+        raise user_error(ArgumentError, where, problem, fix='write "NCHW", "NHWC", "NCW", "NWC", "NCDHW" or "NDHWC".')
     if rank is not None and len(letters) != rank + 1:
         if layout not in ("NCHW", "NHWC"):
             problem = f"layout {layout!r} has {len(letters) - 1} spatial axes, the window has {rank}."
@@ -115,12 +110,8 @@ def to_padding(
     if isinstance(padding, str):
         kind = padding.upper()
         if kind not in ("SAME", "VALID"):
-            raise user_error(
-                ArgumentError,
-                where,
-                f"padding={padding!r} is unknown.",
-                fix='write "SAME", "VALID", a number or pairs of them.',
-            )
+            problem = f"padding={padding!r} is unknown."
+            raise user_error(ArgumentError, where, problem, fix='write "SAME", "VALID", a number or pairs of them.')
         if kind == "VALID":
             return ((0, 0),) * rank
         totals = [
@@ -153,7 +144,6 @@ def check_rank(where: str, x: Array, layout: Layout) -> None:
 
 
 @specialised(2)
-@spelled
 def conv(
     x: ArrayLike,
     w: ArrayLike,
@@ -200,7 +190,6 @@ def conv(
 
 
 @specialised(2)
-@spelled
 def conv_transpose(
     x: ArrayLike,
     w: ArrayLike,

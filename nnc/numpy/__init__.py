@@ -8,8 +8,7 @@ first asked for.
 
 from typing import TYPE_CHECKING
 
-from nnc.errors.names import module_getattr
-from nnc.errors.names.lookup import listed_names
+from nnc.errors.names.lookup import listed_names, public_names
 from nnc.numpy import methods as _methods  # noqa: F401  (gives arrays their methods)
 from nnc.numpy.contractions import *
 from nnc.numpy.creation import *
@@ -64,9 +63,5 @@ _FILES = {name: f"nnc.numpy.{file}" for file, names in _LATER.items() for name i
 __all__ = listed_names(__name__, *_FILES)
 
 
-def __dir__() -> list[str]:
-    return sorted(__all__)
-
-
 if not TYPE_CHECKING:  # to which a name that is not there would be one of type NoReturn
-    __getattr__ = module_getattr("nnc.numpy", _FILES)
+    __getattr__, __dir__ = public_names("nnc.numpy", _FILES)

@@ -186,7 +186,6 @@ def vecmat(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 
 @specialised(2)
-@spelled
 def tensordot(a: ArrayLike, b: ArrayLike, axes: int | Sequence[int | Sequence[int]] = 2) -> Array:
     """Returns the sum of products over pairs of axes.
 
@@ -238,7 +237,6 @@ def _contract(where: str, a: Array, b: Array, of_a: tuple[int, ...], of_b: tuple
 
 
 @specialised(0)
-@spelled
 def einsum(subscripts: Any, /, *operands: ArrayLike, optimize: bool | str = True) -> Array:
     """Returns the sum of products that Einstein's notation describes: a letter for each axis, equal ones multiply together.
 

@@ -50,7 +50,6 @@ def _constant(where: str, shape: Any, dtype: Any, value: Any) -> Array:
 
 
 @specialised(0)
-@spelled
 def zeros(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: str | None = None) -> Array:
     """Returns an array of zeros.
 
@@ -67,7 +66,6 @@ def zeros(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: str | Non
 
 
 @specialised(0)
-@spelled
 def ones(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: str | None = None) -> Array:
     """Returns an array of ones; float32 by default.
 
@@ -138,7 +136,6 @@ def _like(where: str, x: Any, fill_value: Any, dtype: Any, shape: Any) -> Array:
 
 
 @specialised(1)
-@spelled
 def zeros_like(
     x: ArrayLike, dtype: DTypeLike | None = None, shape: ShapeLike | None = None, *, device: str | None = None
 ) -> Array:
@@ -158,7 +155,6 @@ def zeros_like(
 
 
 @specialised(1)
-@spelled
 def ones_like(
     x: ArrayLike, dtype: DTypeLike | None = None, shape: ShapeLike | None = None, *, device: str | None = None
 ) -> Array:
@@ -244,7 +240,6 @@ def array(
 
 
 @array_method
-@spelled
 def astype(x: ArrayLike, dtype: DTypeLike, /, *, copy: bool = True, device: str | None = None) -> Array:
     """Returns `x` converted to `dtype`. Floats are truncated to integers.
 
@@ -296,12 +291,8 @@ def from_dlpack(x: ArrayLike, /, *, device: str | None = None, copy: bool | None
         Array([0., 1., 2.], dtype=float32)
     """
     if not hasattr(x, "__dlpack__"):
-        raise user_error(
-            ArgumentTypeError,
-            "from_dlpack",
-            f"{type(x).__name__} has no __dlpack__.",
-            fix="use nnp.asarray for other objects.",
-        )
+        problem = f"{type(x).__name__} has no __dlpack__."
+        raise user_error(ArgumentTypeError, "from_dlpack", problem, fix="use nnp.asarray for other objects.")
     return asarray(x if hasattr(x, "spec") else dlpack.load(x), copy=copy, device=device)
 
 
@@ -659,15 +650,13 @@ def tri(N: int, M: int | None = None, k: int = 0, dtype: DTypeLike | None = None
 def _triangle(name: str, x: Any, k: int, lower: bool) -> Array:
     x = to_value(x, name)
     if x.spec.ndim < 2:
-        raise user_error(
-            ArgumentError, name, "a triangle needs a matrix.", operands={"x": x.spec}, fix="pass at least two axes."
-        )
+        problem = "a triangle needs a matrix."
+        raise user_error(ArgumentError, name, problem, operands={"x": x.spec}, fix="pass at least two axes.")
     k = static_int(k, name, "k")
     inside = _band(x.spec.shape[-2:], ew.greater_equal if lower else ew.less_equal, k)
     return where(inside, x, constants.full(shape=(), dtype=x.spec.dtype, value=0))
 
 
-@spelled
 @keeps_weakness
 def tril(x: ArrayLike, /, k: int = 0) -> Array:
     """Returns the matrices in the last two axes with zeros above the diagonal `k`.
@@ -684,7 +673,6 @@ def tril(x: ArrayLike, /, k: int = 0) -> Array:
     return _triangle("tril", x, k, lower=True)
 
 
-@spelled
 @keeps_weakness
 def triu(x: ArrayLike, /, k: int = 0) -> Array:
     """Returns the matrices in the last two axes with zeros below the diagonal `k`.
@@ -701,7 +689,6 @@ def triu(x: ArrayLike, /, k: int = 0) -> Array:
     return _triangle("triu", x, k, lower=False)
 
 
-@spelled
 @keeps_weakness
 def diag(v: ArrayLike, k: int = 0) -> Array:
     """Returns the matrix with the vector `v` on its diagonal `k`, or the diagonal `k` of the matrix `v`.
@@ -721,20 +708,14 @@ def diag(v: ArrayLike, k: int = 0) -> Array:
     if x.spec.ndim == 2:
         return x.diagonal(k)
     if x.spec.ndim != 1:
-        raise user_error(
-            ArgumentError,
-            "diag",
-            f"v has {x.spec.ndim} axes.",
-            operands={"v": x.spec},
-            fix="pass a vector or a matrix.",
-        )
+        problem = f"v has {x.spec.ndim} axes."
+        raise user_error(ArgumentError, "diag", problem, operands={"v": x.spec}, fix="pass a vector or a matrix.")
     size = x.spec.shape[0] + abs(k)
     zero = constants.full(shape=(), dtype=x.spec.dtype, value=0)
     row = pad(x, zero, low=(max(k, 0),), high=(max(-k, 0),), interior=(0,))  # column j of the matrix holds row[j]
     return where(_band((size, size), ew.equal, k), broadcast_to(row, shape=(size, size), axes=(1,)), zero)
 
 
-@spelled
 @keeps_weakness
 def diagflat(v: ArrayLike, k: int = 0) -> Array:
     """Returns the matrix with the elements of `v`, flattened, on its diagonal `k`.

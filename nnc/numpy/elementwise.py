@@ -310,7 +310,6 @@ trunc = fix = _rounding("trunc", ew.trunc, "Returns x without its fraction; inte
 
 
 @specialised(1)
-@spelled
 def round(x: ArrayLike, /, decimals: int = 0) -> Array:
     """Returns `x` rounded to `decimals` places, halves to even.
 
@@ -496,7 +495,6 @@ def where(
     condition: ArrayLike, x: None = None, y: None = None, /, *, size: int | None = None, fill_value: ArrayLike = 0
 ) -> tuple[Array, ...]: ...
 @specialised(3)
-@spelled
 def where(
     condition: ArrayLike,
     x: ArrayLike | None = None,
@@ -529,7 +527,6 @@ def where(
 
 
 @specialised(1)
-@spelled
 def clip(x: ArrayLike, /, min: ArrayLike | None = None, max: ArrayLike | None = None) -> Array:
     """Returns `x` limited to [min, max]; it keeps the dtype of x, unless the limits are of a higher kind (floats for integers).
 
@@ -551,7 +548,6 @@ def clip(x: ArrayLike, /, min: ArrayLike | None = None, max: ArrayLike | None = 
     return astype(result, x.spec.dtype) if dtypes.same_kind(result.spec.dtype, x.spec.dtype) else result
 
 
-@spelled
 @keeps_weakness
 def heaviside(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Returns 0 where x1 < 0, x2 where it is 0, and 1 where it is positive; NaN stays.

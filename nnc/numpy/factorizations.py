@@ -180,9 +180,8 @@ def _triangle(where: str, a: Any, side: str | None, symmetrize: bool) -> Array:
     """Returns the Hermitian matrix that is meant: of one triangle where `symmetrize` is False, else left to the command."""
     x = to_matrix(where, a)
     if side not in (None, "L", "U"):
-        raise user_error(
-            ArgumentError, where, f"UPLO is {side!r}.", fix='use "L" for the lower or "U" for the upper triangle.'
-        )
+        problem = f"UPLO is {side!r}."
+        raise user_error(ArgumentError, where, problem, fix='use "L" for the lower or "U" for the upper triangle.')
     if symmetrize:
         return x
     half = keep(x, ew.greater if side != "U" else ew.less)
@@ -290,7 +289,6 @@ def svdvals(x: ArrayLike, /) -> Array:
     return factor.svd(to_matrix("svdvals", x, square=False), full_matrices=False)[1]
 
 
-@spelled
 @keeps_weakness
 def cho_factor(a: ArrayLike, lower: bool = False) -> tuple[Array, bool]:
     """Returns the Cholesky factor of a positive definite matrix and which triangle it is, for `cho_solve`.

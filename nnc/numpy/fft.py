@@ -22,7 +22,7 @@ from nnc.commands.promote import astype, promote, to_dtype
 from nnc.commands.rules import check_dtype
 from nnc.commands.shape import pad, slice_axis
 from nnc.errors import ArgumentError, ArgumentTypeError, NncError, user_error
-from nnc.errors.names import module_getattr
+from nnc.errors.names.lookup import public_names
 from nnc.numpy.manipulation import roll
 from nnc.numpy.operands import Axis, Shape, keeps_weakness, static_int, to_axes, to_value
 from nnc.typing import ArrayLike, DTypeLike
@@ -93,9 +93,8 @@ def _resized(x: Array, axis: int, n: int) -> Array:
 def _scaled(where: str, y: Array, n: int, norm: str | None, divides: str) -> Array:
     """`y`, a transform of `n` points, divided as `norm` says; `divides` is the norm that divides this direction by n."""
     if norm not in _OPPOSITE:
-        raise user_error(
-            ArgumentError, where, f"norm is {norm!r}.", fix='use "backward" (the same as None), "ortho" or "forward".'
-        )
+        problem = f"norm is {norm!r}."
+        raise user_error(ArgumentError, where, problem, fix='use "backward" (the same as None), "ortho" or "forward".')
     factor = math.sqrt(n) if norm == "ortho" else n if (norm or "backward") == divides else 1
     return y if factor == 1 else y * (1 / factor)
 
@@ -116,13 +115,8 @@ def _sizes(where: str, x: Array, s: Sequence[int] | None, axes: Axis) -> tuple[l
 
 def _needs_axes(where: str, x: Array, axes: Shape) -> None:
     if not axes:
-        raise user_error(
-            ArgumentError,
-            where,
-            "there is no axis to transform.",
-            operands={"x": x.spec},
-            fix="name at least one axis.",
-        )
+        problem = "there is no axis to transform."
+        raise user_error(ArgumentError, where, problem, operands={"x": x.spec}, fix="name at least one axis.")
 
 
 def _transform(where: str, x: Any, s: Sequence[int] | None, axes: Axis, norm: str | None, inverse: bool) -> Array:
@@ -170,7 +164,6 @@ def _one(where: str, n: int | None) -> tuple[int] | None:
 # -- complex to complex ------------------------------------------------------------------------------------------------
 
 
-@spelled
 @keeps_weakness
 def fft(x: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """Returns the discrete Fourier transform of `x` along `axis`.
@@ -198,7 +191,6 @@ def fft(x: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = N
     return _transform("fft", x, _one("fft", n), (axis,), norm, inverse=False)
 
 
-@spelled
 @keeps_weakness
 def ifft(x: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """Returns the inverse of `fft`; the arguments are the same.
@@ -217,7 +209,6 @@ def ifft(x: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = 
     return _transform("ifft", x, _one("ifft", n), (axis,), norm, inverse=True)
 
 
-@spelled
 @keeps_weakness
 def fft2(x: ArrayLike, s: Sequence[int] | None = None, axes: Axis = (-2, -1), norm: str | None = None) -> Array:
     """Returns the discrete Fourier transform along the last two axes; see `fftn`.
@@ -237,7 +228,6 @@ def fft2(x: ArrayLike, s: Sequence[int] | None = None, axes: Axis = (-2, -1), no
     return _transform("fft2", x, s, axes, norm, inverse=False)
 
 
-@spelled
 @keeps_weakness
 def ifft2(x: ArrayLike, s: Sequence[int] | None = None, axes: Axis = (-2, -1), norm: str | None = None) -> Array:
     """Returns the inverse of `fft2`; the arguments are the same.
@@ -257,7 +247,6 @@ def ifft2(x: ArrayLike, s: Sequence[int] | None = None, axes: Axis = (-2, -1), n
     return _transform("ifft2", x, s, axes, norm, inverse=True)
 
 
-@spelled
 @keeps_weakness
 def fftn(x: ArrayLike, s: Sequence[int] | None = None, axes: Axis = None, norm: str | None = None) -> Array:
     """Returns the discrete Fourier transform along several axes.
@@ -281,7 +270,6 @@ def fftn(x: ArrayLike, s: Sequence[int] | None = None, axes: Axis = None, norm: 
     return _transform("fftn", x, s, axes, norm, inverse=False)
 
 
-@spelled
 @keeps_weakness
 def ifftn(x: ArrayLike, s: Sequence[int] | None = None, axes: Axis = None, norm: str | None = None) -> Array:
     """Returns the inverse of `fftn`; the arguments are the same.
@@ -324,7 +312,6 @@ def rfft(x: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = 
     return _real_transform("rfft", x, _one("rfft", n), (axis,), norm)
 
 
-@spelled
 @keeps_weakness
 def irfft(x: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """Returns the inverse of `rfft`: `n` real numbers, by default 2 (m - 1) for m bins.
@@ -361,7 +348,6 @@ def rfft2(x: ArrayLike, s: Sequence[int] | None = None, axes: Axis = (-2, -1), n
     return _real_transform("rfft2", x, s, axes, norm)
 
 
-@spelled
 @keeps_weakness
 def irfft2(x: ArrayLike, s: Sequence[int] | None = None, axes: Axis = (-2, -1), norm: str | None = None) -> Array:
     """Returns the inverse of `rfft2`; see `irfftn`.
@@ -403,7 +389,6 @@ def rfftn(x: ArrayLike, s: Sequence[int] | None = None, axes: Axis = None, norm:
     return _real_transform("rfftn", x, s, axes, norm)
 
 
-@spelled
 @keeps_weakness
 def irfftn(x: ArrayLike, s: Sequence[int] | None = None, axes: Axis = None, norm: str | None = None) -> Array:
     """Returns the inverse of `rfftn`; `s` are the sizes of the result, by default 2 (m - 1) along the last of the axes.
@@ -422,7 +407,6 @@ def irfftn(x: ArrayLike, s: Sequence[int] | None = None, axes: Axis = None, norm
     return _inverse_real_transform("irfftn", x, s, axes, norm)
 
 
-@spelled
 @keeps_weakness
 def hfft(x: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """Returns the real `fft` of a signal with x[-j] = conj(x[j]), of which `x` is the first half.
@@ -549,9 +533,5 @@ def ifftshift(x: ArrayLike, axes: Axis = None) -> Array:
     return roll(x, tuple(-(x.spec.shape[i] // 2) for i in at), at)
 
 
-def __dir__() -> list[str]:
-    return sorted(__all__)
-
-
 if not TYPE_CHECKING:  # to which a name that is not there would be one of type NoReturn
-    __getattr__ = module_getattr("nnc.numpy.fft")
+    __getattr__, __dir__ = public_names("nnc.numpy.fft")

@@ -111,7 +111,6 @@ def apply_over_axes(func: Fun, a: Any, axes: Any) -> Array:
     return x
 
 
-@api_boundary
 @keeps_weakness
 def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kwargs: Any) -> Array:
     """Returns, for each element of `x`, the value of the last function whose condition holds, in the dtype of x.
@@ -157,12 +156,8 @@ def _read_signature(signature: str) -> list[list[str]]:
     """Returns the names of the core axes of each argument."""
     match = _SIGNATURE.match(signature)
     if match is None:
-        raise user_error(
-            ArgumentError,
-            "vectorize",
-            f"signature {signature!r} cannot be read.",
-            fix='write it like "(n,m),(m)->(n)".',
-        )
+        problem = f"signature {signature!r} cannot be read."
+        raise user_error(ArgumentError, "vectorize", problem, fix='write it like "(n,m),(m)->(n)".')
     return [re.findall(_NAME, core) for core in re.findall(_CORE, match[1] or "")]
 
 

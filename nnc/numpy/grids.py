@@ -44,13 +44,9 @@ def meshgrid(*arrays: ArrayLike, indexing: str = "xy", sparse: bool = False) -> 
     values = [to_value(x, "meshgrid", f"array {i}") for i, x in enumerate(arrays)]
     for i, x in enumerate(values):
         if x.spec.ndim > 1:
-            raise user_error(
-                ArgumentError,
-                "meshgrid",
-                f"array {i} is no vector.",
-                operands={f"array {i}": x.spec},
-                fix="flatten it first.",
-            )
+            problem = f"array {i} is no vector."
+            fix = "flatten it first."
+            raise user_error(ArgumentError, "meshgrid", problem, operands={f"array {i}": x.spec}, fix=fix)
     axes = list(range(len(values)))
     if indexing == "xy" and len(values) > 1:
         axes[:2] = [1, 0]
@@ -112,9 +108,8 @@ def ix_(*args: Any) -> tuple[Array, ...]:
     for i, arg in enumerate(args):
         x = to_value(arg, "ix_", f"argument {i}")
         if x.spec.ndim != 1:
-            raise user_error(
-                ShapeError, "ix_", f"argument {i} is no vector.", operands={"x": x.spec}, fix="flatten it first."
-            )
+            problem = f"argument {i} is no vector."
+            raise user_error(ShapeError, "ix_", problem, operands={"x": x.spec}, fix="flatten it first.")
         if dtypes.is_bool(x.spec.dtype):
             (x,) = nonzero(x)
         if not x.spec.size:
@@ -250,9 +245,8 @@ def diag_indices_from(x: ArrayLike) -> tuple[Array, ...]:
     """
     shape = to_value(x, "diag_indices_from").spec.shape
     if len(shape) < 2 or len(set(shape)) > 1:
-        raise user_error(
-            ShapeError, "diag_indices_from", f"x has shape {shape}.", fix="pass at least two axes, all of one size."
-        )
+        problem = f"x has shape {shape}."
+        raise user_error(ShapeError, "diag_indices_from", problem, fix="pass at least two axes, all of one size.")
     return diag_indices(shape[0], len(shape))
 
 
@@ -279,9 +273,8 @@ def fill_diagonal(x: ArrayLike, val: ArrayLike, wrap: bool = False, *, inplace: 
     shape = x.spec.shape
     check_not_inplace(inplace, "fill_diagonal")
     if len(shape) < 2 or (len(shape) > 2 and len(set(shape)) > 1):
-        raise user_error(
-            ShapeError, "fill_diagonal", f"x has shape {shape}.", fix="pass a matrix, or more axes, all of one size."
-        )
+        problem = f"x has shape {shape}."
+        raise user_error(ShapeError, "fill_diagonal", problem, fix="pass a matrix, or more axes, all of one size.")
     step = shape[1] + 1 if len(shape) == 2 else 1 + int(np.cumprod(shape[:-1]).sum())
     stop = None if wrap or len(shape) > 2 else shape[1] * shape[1]
     places = np.arange(x.spec.size)[:stop:step]

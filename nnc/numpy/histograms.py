@@ -11,7 +11,6 @@ import numpy as np
 
 from nnc.array.array import Array
 from nnc.base import dtypes
-from nnc.calls.spelling import spelled
 from nnc.commands.promote import astype, promote
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.graph import spec_of
@@ -27,7 +26,6 @@ from nnc.typing import ArrayLike
 __all__ = ["histogram", "histogram2d", "histogram_bin_edges", "histogramdd"]
 
 
-@spelled
 @keeps_weakness
 def histogram_bin_edges(x: ArrayLike, bins: ArrayLike | str = 10, range: ArrayLike | None = None) -> Array:
     """Returns the edges of `bins` equal bins from the least to the greatest element, or over `range`; or `bins` itself.
@@ -97,7 +95,6 @@ def _bin_of(x: Array, edges: Array) -> Array:
     return el.where(el.equal(x, edges[-1]), edges.spec.size - 1, place)
 
 
-@spelled
 @keeps_weakness
 def histogram(
     x: ArrayLike,
@@ -132,7 +129,6 @@ def histogram(
     return counts, edges
 
 
-@spelled
 @keeps_weakness
 def histogramdd(
     sample: ArrayLike,
@@ -185,16 +181,11 @@ def _for_each_axis(name: str, value: Any, ndim: int, several: bool) -> Sequence[
     if not several:
         return [value] * ndim
     if len(value) != ndim:
-        raise user_error(
-            ArgumentError,
-            "histogramdd",
-            f"{name} has {len(value)} entries for {ndim} axes.",
-            fix="give one for each axis.",
-        )
+        problem = f"{name} has {len(value)} entries for {ndim} axes."
+        raise user_error(ArgumentError, "histogramdd", problem, fix="give one for each axis.")
     return list(value)
 
 
-@spelled
 @keeps_weakness
 def histogram2d(
     x: ArrayLike,

@@ -41,7 +41,6 @@ def _several(arrays: Any, where: str, dtype: Any = None) -> list[Array]:
 
 
 @specialised(1)
-@spelled
 def concatenate(arrays: Sequence[ArrayLike], axis: int | None = 0, dtype: DTypeLike | None = None) -> Array:
     """Returns the arrays joined along `axis`.
 
@@ -71,7 +70,6 @@ concat = concatenate
 
 
 @specialised(1)
-@spelled
 def stack(arrays: Sequence[ArrayLike], axis: int = 0, dtype: DTypeLike | None = None) -> Array:
     """Returns the arrays, all of one shape, joined along a new axis.
 
@@ -90,12 +88,8 @@ def stack(arrays: Sequence[ArrayLike], axis: int = 0, dtype: DTypeLike | None = 
     values = _several(arrays, "stack", dtype)
     shapes = [np.shape(x) for x in values]
     if any(shape != shapes[0] for shape in shapes):
-        raise user_error(
-            ShapeError,
-            "stack",
-            f"shapes differ: {', '.join(map(str, shapes))}.",
-            fix="give all arrays one shape, or use concatenate.",
-        )
+        problem = f"shapes differ: {', '.join(map(str, shapes))}."
+        raise user_error(ShapeError, "stack", problem, fix="give all arrays one shape, or use concatenate.")
     at = to_axis("stack", axis, len(shapes[0]) + 1)
     return concatenate([expand_dims(x, at) for x in values], at)
 
@@ -271,9 +265,8 @@ def array_split(x: ArrayLike, indices_or_sections: ArrayLike, axis: int = 0) -> 
     else:
         parts = static_int(indices_or_sections, "array_split", "indices_or_sections")
         if parts < 1:
-            raise user_error(
-                ArgumentError, "array_split", f"{parts} is no number of parts.", fix="ask for at least one part."
-            )
+            problem = f"{parts} is no number of parts."
+            raise user_error(ArgumentError, "array_split", problem, fix="ask for at least one part.")
         small, larger = divmod(n, parts)
         cuts = [i * small + min(i, larger) for i in range(1, parts)]
     return [slice_axis(x, at, a, max(a, b)) for a, b in zip([0, *cuts], [*cuts, n], strict=True)]

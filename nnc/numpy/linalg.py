@@ -20,7 +20,7 @@ from nnc.commands.linalg import check_matrix, identity_like
 from nnc.commands.promote import astype
 from nnc.commands.reduce import reduce_max, reduce_sum
 from nnc.errors import ArgumentError, LinAlgError, ShapeError, user_error
-from nnc.errors.names import module_getattr
+from nnc.errors.names.lookup import public_names
 from nnc.numpy import elementwise as el
 from nnc.numpy import manipulation
 from nnc.numpy.contractions import outer, tensordot, vecdot
@@ -162,7 +162,6 @@ def slogdet(x: ArrayLike, /) -> SlogdetResult:
     return SlogdetResult(*determinants.slogdet(to_matrix("slogdet", x)))
 
 
-@spelled
 @keeps_weakness
 def matrix_power(x: ArrayLike, n: int, /) -> Array:
     """Returns the product of n matrices `x`: the identity for 0, powers of the inverse for negative n.
@@ -195,7 +194,6 @@ def matrix_power(x: ArrayLike, n: int, /) -> Array:
     return identity_like(x.spec) if result is None else result
 
 
-@spelled
 @keeps_weakness
 def expm(x: ArrayLike, /, *, max_squarings: int = 16) -> Array:
     """Returns the exponential of a matrix, the sum of xᵏ / k!.
@@ -354,9 +352,8 @@ def cond(x: ArrayLike, p: float | str | None = None) -> Array:
     """
     x = to_matrix("cond", x, square=p not in (None, 2, -2))
     if 0 in x.spec.shape[-2:]:
-        raise user_error(
-            ShapeError, "cond", "an empty matrix has no condition.", operands={"x": x.spec}, fix="pass elements."
-        )
+        problem = "an empty matrix has no condition."
+        raise user_error(ShapeError, "cond", problem, operands={"x": x.spec}, fix="pass elements.")
     if p in (None, 2, -2):
         s = svdvals(x)
         largest, smallest = s[..., 0], s[..., -1]
@@ -404,9 +401,5 @@ def trace(x: ArrayLike, /, *, offset: int = 0, dtype: DTypeLike | None = None) -
     return manipulation.trace(x, offset, -2, -1, dtype)
 
 
-def __dir__() -> list[str]:
-    return sorted(__all__)
-
-
 if not TYPE_CHECKING:  # to which a name that is not there would be one of type NoReturn
-    __getattr__ = module_getattr("nnc.numpy.linalg")
+    __getattr__, __dir__ = public_names("nnc.numpy.linalg")

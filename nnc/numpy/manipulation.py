@@ -32,7 +32,6 @@ __all__ = [
 
 
 @specialised(1)
-@spelled
 def reshape(x: ArrayLike, shape: ShapeLike, order: str = "C", *, copy: bool | None = None) -> Array:
     """Returns the elements of `x` in another shape.
 
@@ -68,17 +67,12 @@ def reshape(x: ArrayLike, shape: ShapeLike, order: str = "C", *, copy: bool | No
 
 def _is_columns_first(where: str, order: str) -> bool:
     if order not in ("C", "F"):
-        raise user_error(
-            ArgumentError,
-            where,
-            f"order={order!r} is unknown.",
-            fix='use "C" (last axis first) or "F" (first axis first).',
-        )
+        problem = f"order={order!r} is unknown."
+        raise user_error(ArgumentError, where, problem, fix='use "C" (last axis first) or "F" (first axis first).')
     return order == "F"
 
 
 @array_method
-@spelled
 def ravel(x: ArrayLike, /, order: str = "C") -> Array:
     """Returns the elements of `x` in one axis: the last axis runs fastest, or with `order="F"` the first.
 
@@ -96,7 +90,6 @@ def ravel(x: ArrayLike, /, order: str = "C") -> Array:
 
 
 @specialised(1)
-@spelled
 def transpose(x: ArrayLike, axes: Sequence[int] | None = None) -> Array:
     """Returns `x` with its axes in the order `axes`; by default reversed.
 
@@ -149,7 +142,6 @@ def matrix_transpose(x: ArrayLike, /) -> Array:
 
 
 @specialised(1)
-@spelled
 def moveaxis(x: ArrayLike, source: int | Sequence[int], destination: int | Sequence[int]) -> Array:
     """Returns `x` with the axes `source` moved to the places `destination`; the others keep their order.
 
@@ -169,12 +161,8 @@ def moveaxis(x: ArrayLike, source: int | Sequence[int], destination: int | Seque
     x = to_value(x, "moveaxis")
     from_, to = (to_axes("moveaxis", axes, x.spec.ndim) for axes in (source, destination))
     if len(from_) != len(to):
-        raise user_error(
-            ArgumentError,
-            "moveaxis",
-            f"{len(from_)} axes are moved to {len(to)} places.",
-            fix="name as many places as axes.",
-        )
+        problem = f"{len(from_)} axes are moved to {len(to)} places."
+        raise user_error(ArgumentError, "moveaxis", problem, fix="name as many places as axes.")
     order = [axis for axis in range(x.spec.ndim) if axis not in from_]
     for place, axis in sorted(zip(to, from_, strict=True)):
         order.insert(place, axis)
@@ -201,7 +189,6 @@ def rollaxis(x: ArrayLike, axis: int, start: int = 0) -> Array:
 
 
 @array_method
-@spelled
 def swapaxes(x: ArrayLike, axis1: int, axis2: int) -> Array:
     """Returns `x` with two axes swapped.
 
@@ -222,7 +209,6 @@ def swapaxes(x: ArrayLike, axis1: int, axis2: int) -> Array:
 
 
 @specialised(1)
-@spelled
 def expand_dims(x: ArrayLike, /, axis: int | Sequence[int] = 0) -> Array:
     """Returns `x` with axes of size 1 at the places `axis` of the result.
 
@@ -242,7 +228,6 @@ def expand_dims(x: ArrayLike, /, axis: int | Sequence[int] = 0) -> Array:
 
 
 @array_method
-@spelled
 def squeeze(x: ArrayLike, /, axis: Axis = None) -> Array:
     """Returns `x` without axes of size 1: without the ones in `axis`, or without all of them.
 
@@ -338,7 +323,6 @@ def atleast_3d(*arrays: ArrayLike) -> Any:
 
 
 @specialised(1)
-@spelled
 def broadcast_to(x: ArrayLike, /, shape: ShapeLike) -> Array:
     """Returns `x` repeated along axes of size 1 and new leading axes to fill `shape`.
 
@@ -392,7 +376,6 @@ def broadcast_shapes(*shapes: ArrayLike) -> tuple[int, ...]:
 
 
 @specialised(1)
-@spelled
 def flip(x: ArrayLike, /, axis: Axis = None) -> Array:
     """Returns `x` with the order of elements reversed along `axis`, by default along all axes.
 
@@ -461,7 +444,6 @@ def rot90(x: ArrayLike, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
 
 
 @specialised(1)
-@spelled
 def roll(x: ArrayLike, shift: int | Sequence[int], axis: Axis = None) -> Array:
     """Returns `x` with elements shifted along `axis`; those pushed out at the end come in at the start.
 
@@ -485,12 +467,8 @@ def roll(x: ArrayLike, shift: int | Sequence[int], axis: Axis = None) -> Array:
     axes: Sequence[int] = axis if isinstance(axis, (tuple, list)) else (axis,)
     shifts = tuple(shifts) * len(axes) if len(shifts) == 1 else shifts
     if len(axes) != len(shifts):
-        raise user_error(
-            ArgumentError,
-            "roll",
-            f"{len(shifts)} shifts are given for {len(axes)} axes.",
-            fix="give one shift for each axis.",
-        )
+        problem = f"{len(shifts)} shifts are given for {len(axes)} axes."
+        raise user_error(ArgumentError, "roll", problem, fix="give one shift for each axis.")
     for at, steps in zip(axes, shifts, strict=True):
         x = _roll_axis(x, steps, to_axis("roll", at, x.spec.ndim))
     return x
@@ -521,7 +499,6 @@ def _roll_axis(x: Array, steps: Any, at: int) -> Array:
 
 
 @array_method
-@spelled
 def diagonal(x: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
     """Returns the diagonal of the matrices in two axes, as the last axis of the result.
 
@@ -540,9 +517,8 @@ def diagonal(x: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> A
     """
     x = to_value(x, "diagonal")
     if x.spec.ndim < 2:
-        raise user_error(
-            ShapeError, "diagonal", "a diagonal needs a matrix.", operands={"x": x.spec}, fix="pass at least two axes."
-        )
+        problem = "a diagonal needs a matrix."
+        raise user_error(ShapeError, "diagonal", problem, operands={"x": x.spec}, fix="pass at least two axes.")
     a, b = check_axes("diagonal", (axis1, axis2), x.spec.ndim)
     x = moveaxis(x, (a, b), (-2, -1))
     rows, columns = x.spec.shape[-2:]
@@ -559,7 +535,6 @@ def diagonal(x: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> A
 
 
 @array_method
-@spelled
 def trace(x: ArrayLike, /, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: DTypeLike | None = None) -> Array:
     """Returns the sum of a diagonal of the matrices in two axes.
 

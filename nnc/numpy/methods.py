@@ -6,7 +6,6 @@ from typing import Any
 
 import nnc.numpy
 from nnc.array.array import Array, ArrayMethods, array_method
-from nnc.calls.spelling import spelled
 from nnc.errors import ArgumentError, user_error
 from nnc.errors.tracebacks import api_boundary
 from nnc.numpy import contractions, elementwise, manipulation, searching
@@ -21,7 +20,6 @@ def _from_arguments(arguments: tuple[Any, ...]) -> Any:
 
 
 @array_method
-@spelled
 def reshape(self: Any, *shape: ArrayLike, order: str = "C") -> Array:
     """Returns the elements in another shape; one size may be -1.
 
@@ -44,7 +42,6 @@ def transpose(self: Any, *axes: ArrayLike) -> Array:
 
 
 @array_method
-@spelled
 def flatten(self: Any, order: str = "C") -> Array:
     """Returns the elements in one axis.
 
@@ -55,7 +52,6 @@ def flatten(self: Any, order: str = "C") -> Array:
 
 
 @array_method
-@spelled
 def clip(self: Any, min: ArrayLike | None = None, max: ArrayLike | None = None) -> Array:
     """Limited to [min, max].
 
@@ -67,7 +63,6 @@ def clip(self: Any, min: ArrayLike | None = None, max: ArrayLike | None = None) 
 
 
 @array_method
-@spelled
 def round(self: Any, decimals: int = 0) -> Array:
     """Rounded to `decimals` places, halves to even.
 
@@ -90,7 +85,6 @@ def conjugate(self: Any) -> Array:
 
 
 @array_method
-@spelled
 def compress(self: Any, condition: ArrayLike, axis: int | None = None) -> Array:
     """Returns the slices along `axis` for which `condition` is true.
 

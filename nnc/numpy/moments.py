@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from nnc.array.array import Array, array_method_by_value
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
@@ -158,7 +160,6 @@ def mean(
 
 
 @array_method_by_value
-@spelled
 @keeps_weakness
 def var(
     x: ArrayLike,
@@ -189,13 +190,15 @@ def var(
     """
     freedom = ddof if correction is None else correction
     variance, factor, result = _variance("var", x, axis, dtype, freedom, keepdims, where)
-    return astype(variance / factor / factor, result)
+    return astype(variance if factor is None else variance / factor / factor, result)
 
 
 def _variance(
     name: str, x: Any, axis: Axis, dtype: Any, ddof: float, keepdims: bool, where: Any
-) -> tuple[Array, Array, dtypes.DType]:
-    """Returns the variance of x times a factor, by which its squares stay in range, that factor, and the dtype of the result."""
+) -> tuple[Array, Array | None, dtypes.DType]:
+    """Returns the variance of x times a factor, by which its squares stay in range, that factor, None for 1, and the dtype of the
+    result.
+    """
     x = to_value(x, name)
     check_dtype(name, x.spec, *NUMERIC) if not dtypes.is_bool(x.spec.dtype) else None
     work = dtypes.to_float(x.spec.dtype) if dtype is None else to_dtype(dtype, name)
@@ -206,18 +209,44 @@ def _variance(
     if where is not None:
         freedom = el.where(el.greater(count, ddof), count - ddof, math.nan)
     elif isinstance(count, float) and count > ddof:
-        freedom = count - ddof
+        freedom = count - ddof if ddof else count
     work = dtypes.real_dtype(work)
-    found = moments_in_range(x, rows.means, rows.most())
-    variance, factor = found.variance, found.factor
+    variance, factor = _variance_of_usual(x, rows.means, rows.most()), None
+    if variance is None:
+        found = moments_in_range(x, rows.means, rows.most())
+        variance, factor = found.variance, found.factor
     if not keepdims:
         shape = tuple(n for i, n in enumerate(x.spec.shape) if i not in rows.axes)
-        variance, factor = (reshape(values, shape=shape) for values in (variance, factor))
-    return variance * (count / freedom), factor, work
+        variance, factor = (None if y is None else reshape(y, shape=shape) for y in (variance, factor))
+    is_whole = isinstance(count, float) and freedom is count
+    return variance if is_whole else variance * (count / freedom), factor, work
+
+
+_LONGEST_CHAIN = 1024  # terms that a sum of float32 adds one after the other
+
+
+def _variance_of_usual(x: Array, means: Means, most: int) -> Array | None:
+    """Returns the variance of numbers that are known to be usual, by fewer steps: all squares stay in range, and the mean is so
+    exact that the numbers need not be centred once more. None where they may be others.
+    """
+    if may_be_differentiated(x) or not most:
+        return None
+    (near,) = means(x)
+    apart = x - near
+    (square,) = means(squared_sizes(apart))
+    if unusual_squares(square, most):
+        return None
+    # the error of the mean is at most unit · chain · √(mean² + variance), and its square is not to reach unit / 4 of the variance
+    unit = float(np.finfo(square.spec.dtype).eps) / 2
+    chain = 64 + (min(most, _LONGEST_CHAIN) if square.spec.dtype == dtypes.float32 else most)
+    if usual(squared_sizes(near) / square, 0, 1 / (4 * unit * chain**2) - 1):
+        return square
+    (rest,) = means(apart)
+    variance = square - squared_sizes(rest)
+    return el.where(variance < 0, 0, variance)
 
 
 @array_method_by_value
-@spelled
 @keeps_weakness
 def std(
     x: ArrayLike,
@@ -248,4 +277,5 @@ def std(
     """
     freedom = ddof if correction is None else correction
     variance, factor, result = _variance("std", x, axis, dtype, freedom, keepdims, where)
-    return astype(ew.length(variance) / factor, result)
+    deviation = ew.length(variance)
+    return astype(deviation if factor is None else deviation / factor, result)

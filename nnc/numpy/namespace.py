@@ -14,7 +14,7 @@ from nnc.base import dtypes
 from nnc.calls.spelling import spelled
 from nnc.device import CPU
 from nnc.device import devices as all_devices
-from nnc.errors.names.pytorch_tensor import TENSOR
+from nnc.errors.names import TABLES
 from nnc.numpy.interop import await_einops
 from nnc.numpy.types import isdtype
 
@@ -27,7 +27,7 @@ Example:
     >>> nnp.__array_api_version__
     '2024.12'
 """
-name_foreign_methods(TENSOR)
+name_foreign_methods(TABLES["torch.Tensor"])
 await_einops()
 
 _BEYOND = frozenset({"float16", "bfloat16"})  # dtypes that the standard does not have

@@ -10,7 +10,6 @@ import numpy as np
 
 from nnc.array.array import Array, specialised_of_small
 from nnc.base import dtypes
-from nnc.calls.spelling import spelled
 from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands.factor import svd
@@ -23,7 +22,7 @@ from nnc.errors import ArgumentError, user_error
 from nnc.numpy import manipulation
 from nnc.numpy import reductions as re
 from nnc.numpy.operands import Axis, Shape, keep, keeps_weakness, to_axes, to_value
-from nnc.numpy.scaling import binary_exponent, is_differentiated, largest_part, scaled_sum_of_squares, squared_sizes
+from nnc.numpy.scaling import binary_exponent, largest_part, may_be_differentiated, scaled_sum_of_squares, squared_sizes
 from nnc.typing import ArrayLike
 
 
@@ -51,9 +50,8 @@ def _largest(sizes: Array, axes: Shape) -> Array:
 def _vector_norm(where: str, x: Array, axes: Shape, order: Any) -> Array:
     order = order.item() if isinstance(order, np.generic) else order
     if isinstance(order, str) or not dtypes.is_scalar(order):
-        raise user_error(
-            ArgumentError, where, f"vectors have no norm of order {order!r}.", fix="use a number, or inf or -inf."
-        )
+        problem = f"vectors have no norm of order {order!r}."
+        raise user_error(ArgumentError, where, problem, fix="use a number, or inf or -inf.")
     if order == 2:
         return euclidean(x, axes)
     sizes = ew.abs_(x)
@@ -91,7 +89,7 @@ def _without(shape: Shape, axes: Shape) -> Shape:
 
 def euclidean(x: Array, axes: Shape) -> Array:
     """Returns the root of the sum of squares, also where squares overflow or underflow."""
-    if not is_differentiated(x):
+    if not may_be_differentiated(x):
         total, factor = scaled_sum_of_squares(x, axes)
         return ew.length(total) / factor
     total, factor = scaled_sum_of_squares(ew.stop_gradient(x), axes)
@@ -125,7 +123,6 @@ def _matrix_norm(where: str, x: Array, rows: int, columns: int, order: Any) -> A
 
 
 @specialised_of_small
-@spelled
 @keeps_weakness
 def vector_norm(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False, ord: ArrayLike = 2) -> Array:
     """Returns the norm of vectors, (sum of |x|ᵖ)^(1/p) with p = `ord`; its derivative at 0 is 0.
@@ -149,7 +146,6 @@ def vector_norm(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False, o
 
 
 @specialised_of_small
-@spelled
 @keeps_weakness
 def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: float | str | None = "fro") -> Array:
     """Returns the norm of the matrices in the last two axes; `ord` as in `norm`.
@@ -174,7 +170,6 @@ def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: float | str | N
 
 
 @specialised_of_small
-@spelled
 @keeps_weakness
 def norm(x: ArrayLike, /, ord: ArrayLike | None = None, axis: Axis = None, keepdims: bool = False) -> Array:
     """Returns the norm of vectors or matrices; the derivative at 0 is 0.

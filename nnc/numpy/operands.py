@@ -15,6 +15,7 @@ from nnc import tree
 from nnc.array.array import Array, ArrayMethods, as_value
 from nnc.base import dtypes
 from nnc.base.context import set_context
+from nnc.calls.spelling import spelled
 from nnc.commands.promote import (
     WIDE,
     Listed,
@@ -224,7 +225,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def keeps_weakness(function: F) -> F:
-    """Lets a function of weak floats compute them in 64 bits, and makes its float results weak.
+    """Lets a function of weak floats compute them in 64 bits, and makes its float results weak. The function is `spelled`.
 
     Elementwise functions and commands do so by themselves. This is for functions that convert their operands, or join them with
     constants.
@@ -244,7 +245,7 @@ def keeps_weakness(function: F) -> F:
                 raise
             raise other from None
 
-    return cast(F, call)
+    return spelled(cast(F, call))
 
 
 def _in_64_bits(function: Any, weak: dtypes.Weakness, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from nnc.array.array import Array
 from nnc.base import dtypes
 from nnc.calls.specialise import specialised
-from nnc.calls.spelling import spelled
 from nnc.commands import elementwise as ew
 from nnc.commands.promote import astype, broadcast_to_shape
 from nnc.commands.shape import slice_axis
@@ -31,7 +30,6 @@ STATISTICS: dict[str, Callable[..., Array]] = {
 
 
 @specialised(1)
-@spelled
 @keeps_weakness
 def pad(
     x: ArrayLike,

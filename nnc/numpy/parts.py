@@ -53,7 +53,6 @@ def modf(x: ArrayLike, /) -> tuple[Array, Array]:
     return el.copysign(el.where(el.isinf(x), 0, x - whole), x), whole
 
 
-@spelled
 @keeps_weakness
 def frexp(x: ArrayLike, /) -> tuple[Array, Array]:
     """Returns the mantissa, from 0.5 to 1, and the exponent (int32) of `x` = mantissa · 2**exponent; 0 of 0.
@@ -70,7 +69,6 @@ def frexp(x: ArrayLike, /) -> tuple[Array, Array]:
     return commands.ldexp(x, astype(-exponent, x.spec.dtype)), exponent
 
 
-@spelled
 @keeps_weakness
 def ldexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Returns `x1` · 2**`x2` for integers `x2`, also where 2**x2 by itself would overflow.
@@ -187,13 +185,8 @@ def packbits(x: ArrayLike, /, axis: int | None = None, bitorder: str = "big") ->
     """
     x = to_value(x, "packbits")
     if dtypes.is_inexact(x.spec.dtype):
-        raise user_error(
-            DTypeError,
-            "packbits",
-            f"{x.spec.dtype.name} has no bits to pack.",
-            operands={"x": x.spec},
-            fix="pass x != 0.",
-        )
+        problem = f"{x.spec.dtype.name} has no bits to pack."
+        raise user_error(DTypeError, "packbits", problem, operands={"x": x.spec}, fix="pass x != 0.")
     x, at = ravel_for(axis, x)
     at = to_axis("packbits", at, x.spec.ndim)
     bits = astype(moveaxis(el.as_bool(x, "packbits"), at, -1), dtypes.uint8)

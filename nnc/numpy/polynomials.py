@@ -28,17 +28,11 @@ __all__ = ["poly", "polyadd", "polyder", "polydiv", "polyfit", "polyint", "polym
 def _coefficients(p: Any, where: str, name: str = "p") -> Array:
     p = to_value(p, where, name)
     if p.spec.ndim != 1:
-        raise user_error(
-            ShapeError,
-            where,
-            f"{name} must be a vector.",
-            operands={name: p.spec},
-            fix="pass one number for each power.",
-        )
+        problem = f"{name} must be a vector."
+        raise user_error(ShapeError, where, problem, operands={name: p.spec}, fix="pass one number for each power.")
     return p
 
 
-@spelled
 @keeps_weakness
 def polyval(p: ArrayLike, x: ArrayLike) -> Array:
     """Returns the value at `x` of the polynomial with coefficients `p`, the highest power first (Horner's scheme).
@@ -71,7 +65,6 @@ def _same_length(where: str, p: Any, q: Any) -> list[Array]:
     return [pad(v, (n - v.spec.size, 0)) for v in (p, q)]
 
 
-@spelled
 @keeps_weakness
 def polyadd(a1: ArrayLike, a2: ArrayLike) -> Array:
     """Returns the sum of two polynomials.
@@ -88,7 +81,6 @@ def polyadd(a1: ArrayLike, a2: ArrayLike) -> Array:
     return el.add(p, q)
 
 
-@spelled
 @keeps_weakness
 def polysub(a1: ArrayLike, a2: ArrayLike) -> Array:
     """Returns the difference of two polynomials.
@@ -121,13 +113,13 @@ def polymul(a1: ArrayLike, a2: ArrayLike, *, strip_zeros: bool = True) -> Array:
     """
     p, q = _both("polymul", a1=a1, a2=a2)
     if strip_zeros:
-        p, q = _without_leading_zeros(p, "polymul"), _without_leading_zeros(q, "polymul")
+        p, q = _without_leading_zeros(p), _without_leading_zeros(q)
     return convolve(p, q)
 
 
-def _without_leading_zeros(p: Array, where: str) -> Array:
+def _without_leading_zeros(p: Array) -> Array:
     """Returns the coefficients from the first that is not 0; one where all are 0."""
-    places = _nonzero_places(p, where)
+    places = _nonzero_places(p, "polymul")
     return p[int(places[0]) :] if places.size else p[:1]
 
 
@@ -137,7 +129,6 @@ def _nonzero_places(p: Array, where: str) -> np.ndarray[Any, Any]:
     return np.flatnonzero(known(p, where, fix))
 
 
-@spelled
 @keeps_weakness
 def polydiv(u: ArrayLike, v: ArrayLike) -> tuple[Array, Array]:
     """Returns quotient and remainder of two polynomials; the remainder keeps the length of `u`, its first powers being 0.
@@ -162,7 +153,6 @@ def polydiv(u: ArrayLike, v: ArrayLike) -> tuple[Array, Array]:
     return concatenate(quotients), rest
 
 
-@spelled
 @keeps_weakness
 def polyder(p: ArrayLike, m: int = 1) -> Array:
     """Returns the derivative of order `m` of a polynomial.
@@ -181,7 +171,6 @@ def polyder(p: ArrayLike, m: int = 1) -> Array:
     return p
 
 
-@spelled
 @keeps_weakness
 def polyint(p: ArrayLike, m: int = 1, k: ArrayLike = 0) -> Array:
     """Returns the antiderivative of order `m` of a polynomial.
@@ -212,7 +201,6 @@ def _order(m: int, where: str) -> int:
     return times
 
 
-@spelled
 @keeps_weakness
 def poly(seq_of_zeros: ArrayLike) -> Array:
     """Returns the polynomial that has these roots and the leading coefficient 1.
@@ -233,7 +221,6 @@ def poly(seq_of_zeros: ArrayLike) -> Array:
     return result
 
 
-@spelled
 @keeps_weakness
 def roots(p: ArrayLike, *, strip_zeros: bool = True) -> Array:
     """Returns the roots of a polynomial, complex and in no particular order: eigenvalues of its companion matrix.
@@ -265,7 +252,6 @@ def roots(p: ArrayLike, *, strip_zeros: bool = True) -> Array:
     return concatenate([linalg.eigvals(companion), zeros])
 
 
-@spelled
 @keeps_weakness
 def polyfit(x: ArrayLike, y: ArrayLike, deg: int, *, w: ArrayLike | None = None) -> Array:
     """Returns the polynomial of degree `deg` with the least squared distance from the points (x, y), by a QR decomposition.

@@ -65,7 +65,6 @@ def _wide(x: Array, dtype: Any, where: str) -> Array:
 
 
 @array_method
-@spelled
 def sum(
     x: ArrayLike,
     /,
@@ -102,7 +101,6 @@ def sum(
 
 
 @array_method
-@spelled
 def prod(
     x: ArrayLike,
     /,
@@ -145,12 +143,8 @@ def _extreme(
         command = commands.reduce_or if name == "max" else commands.reduce_and
     if initial is None:
         if where is not None:
-            raise user_error(
-                ArgumentError,
-                name,
-                "where= may leave no element at all.",
-                fix=f"pass initial=..., the {name} of nothing, too.",
-            )
+            problem = "where= may leave no element at all."
+            raise user_error(ArgumentError, name, problem, fix=f"pass initial=..., the {name} of nothing, too.")
         return apply_reduction(name, command, ORDERED, x, axis, keepdims, needs_elements=True)
     check_dtype(name, x.spec, *ORDERED)
     axes = to_axes(name, axis, x.spec.ndim)
@@ -164,7 +158,6 @@ def _extreme(
 
 
 @array_method
-@spelled
 def max(
     x: ArrayLike,
     /,
@@ -194,7 +187,6 @@ def max(
 
 
 @array_method
-@spelled
 def min(
     x: ArrayLike,
     /,
@@ -224,7 +216,6 @@ amax, amin = max, min
 
 
 @array_method
-@spelled
 def ptp(x: ArrayLike, /, axis: Axis = None, *, keepdims: bool = False) -> Array:
     """Returns the largest minus the smallest element over `axis`.
 
@@ -246,19 +237,13 @@ def _arg_extreme(name: str, command: Command, x: Any, axis: int | None, keepdims
     x, at = ravel_for(axis, original)
     at = to_axis(name, at, x.spec.ndim)
     if x.spec.shape[at] == 0:
-        raise user_error(
-            ShapeError,
-            name,
-            "there is no element to name.",
-            operands={"x": original.spec},
-            fix="pass a non-empty axis.",
-        )
+        problem = "there is no element to name."
+        raise user_error(ShapeError, name, problem, operands={"x": original.spec}, fix="pass a non-empty axis.")
     axes = (at,) if axis is not None else tuple(range(original.spec.ndim))
     return keep(command(x, axis=at), original.spec, axes, keepdims)
 
 
 @array_method
-@spelled
 def argmax(x: ArrayLike, /, axis: int | None = None, *, keepdims: bool = False) -> Array:
     """Returns the index (int64) of the first largest element along `axis`; None means in the flattened array.
 
@@ -278,7 +263,6 @@ def argmax(x: ArrayLike, /, axis: int | None = None, *, keepdims: bool = False) 
 
 
 @array_method
-@spelled
 def argmin(x: ArrayLike, /, axis: int | None = None, *, keepdims: bool = False) -> Array:
     """Returns the index (int64) of the first smallest element along `axis`; None means in the flattened array.
 
@@ -300,7 +284,6 @@ ANY_DTYPE: Accepts = (lambda dtype: True, "any dtype")
 
 
 @array_method
-@spelled
 def any(x: ArrayLike, /, axis: Axis = None, *, keepdims: bool = False, where: ArrayLike | None = None) -> Array:
     """Returns whether an element is true (not 0) over `axis`; False of none.
 
@@ -318,7 +301,6 @@ def any(x: ArrayLike, /, axis: Axis = None, *, keepdims: bool = False, where: Ar
 
 
 @array_method
-@spelled
 def all(x: ArrayLike, /, axis: Axis = None, *, keepdims: bool = False, where: ArrayLike | None = None) -> Array:
     """Returns whether all elements are true (not 0) over `axis`; True of none.
 
@@ -363,7 +345,6 @@ def _running(name: str, command: Command, x: Any, axis: int | None, dtype: Any, 
 
 
 @array_method
-@spelled
 def cumsum(x: ArrayLike, /, axis: int | None = None, dtype: DTypeLike | None = None) -> Array:
     """Returns the sums of the elements up to each one along `axis`; None flattens first. Dtypes as in `sum`.
 
@@ -380,7 +361,6 @@ def cumsum(x: ArrayLike, /, axis: int | None = None, dtype: DTypeLike | None = N
 
 
 @array_method
-@spelled
 def cumprod(x: ArrayLike, /, axis: int | None = None, dtype: DTypeLike | None = None) -> Array:
     """Returns the products of the elements up to each one along `axis`; None flattens first. Dtypes as in `prod`.
 
@@ -431,13 +411,8 @@ def _cumulative(
 ) -> Array:
     x = to_value(x, name)
     if axis is None and x.spec.ndim != 1:
-        raise user_error(
-            ArgumentError,
-            name,
-            f"axis must be given for an array of {x.spec.ndim} axes.",
-            operands={"x": x.spec},
-            fix="pass axis=...",
-        )
+        problem = f"axis must be given for an array of {x.spec.ndim} axes."
+        raise user_error(ArgumentError, name, problem, operands={"x": x.spec}, fix="pass axis=...")
     result, at = _running(name, command, x, axis, dtype, True)
     if not include_initial:
         return result

@@ -68,7 +68,6 @@ def resize(x: ArrayLike, new_shape: ArrayLike) -> Array:
 
 
 @array_method
-@spelled
 def repeat(
     x: ArrayLike, repeats: ArrayLike, axis: int | None = None, *, total_repeat_length: int | None = None
 ) -> Array:
@@ -159,12 +158,8 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", *, constant_values: Any 
         for axis, (before, after) in enumerate(widths):
             n = x.spec.shape[axis]
             if n == 0 and before + after:
-                raise user_error(
-                    ArgumentError,
-                    "pad",
-                    f"axis {axis} is empty, so mode {mode!r} has nothing to pad with.",
-                    fix='use mode="constant".',
-                )
+                problem = f"axis {axis} is empty, so mode {mode!r} has nothing to pad with."
+                raise user_error(ArgumentError, "pad", problem, fix='use mode="constant".')
             if before + after:
                 x = pick(x, np.pad(np.arange(n), (before, after), mode=mode), axis)  # type: ignore[call-overload]
         return x
@@ -206,10 +201,6 @@ def pad_widths(pad_width: Any, ndim: int) -> list[tuple[int, int]]:
             fix = "give a number, a pair, or a pair for each axis."
             raise user_error(ArgumentError, "pad", problem, fix=fix) from None
     if widths.dtype.kind not in "iu" or (widths < 0).any():
-        raise user_error(
-            ArgumentError,
-            "pad",
-            f"pad_width {pad_width!r} is not made of integers of 0 or more.",
-            fix="slice the array to shorten it.",
-        )
+        problem = f"pad_width {pad_width!r} is not made of integers of 0 or more."
+        raise user_error(ArgumentError, "pad", problem, fix="slice the array to shorten it.")
     return [(int(a), int(b)) for a, b in widths]

@@ -104,12 +104,6 @@ def usual(numbers: Array, low: float, high: float) -> bool:
     return within.holds(numbers.data) if type(numbers) is Array else assume(numbers, within)
 
 
-def is_differentiated(x: Any) -> bool:
-    """Whether an array is being differentiated."""
-    trace = getattr(x, "owner", None)
-    return trace is not None and trace.differentiates
-
-
 def may_be_differentiated(x: Any) -> bool:
     """Whether an array is being differentiated, or is a tracer of a graph that may be differentiated later.
 

@@ -63,7 +63,6 @@ KEPT = (
 
 
 @array_method
-@spelled
 def sort(x: ArrayLike, /, axis: int | None = -1, *, descending: bool = False, stable: bool = True) -> Array:
     """Returns `x` sorted along `axis`, NaN last; None flattens it first. The sort is always stable.
 
@@ -85,7 +84,6 @@ def sort(x: ArrayLike, /, axis: int | None = -1, *, descending: bool = False, st
 
 
 @array_method
-@spelled
 def argsort(x: ArrayLike, /, axis: int | None = -1, *, descending: bool = False, stable: bool = True) -> Array:
     """Returns the indices (int64) that sort `x` along `axis`; see `sort`.
 
@@ -127,7 +125,6 @@ def lexsort(keys: ArrayLike, axis: int = -1) -> Array:
 
 
 @array_method
-@spelled
 def partition(x: ArrayLike, kth: ArrayLike, axis: int | None = -1) -> Array:
     """Returns `x` with the element `kth` of the sorted order in its place along `axis`, smaller ones before it.
 
@@ -151,7 +148,6 @@ def partition(x: ArrayLike, kth: ArrayLike, axis: int | None = -1) -> Array:
 
 
 @array_method
-@spelled
 def argpartition(x: ArrayLike, kth: ArrayLike, axis: int | None = -1) -> Array:
     """Returns the indices that order `x` as `partition` does.
 
@@ -178,7 +174,6 @@ def _check_places(where: str, kth: Any, x: Array, axis: int | None) -> None:
             raise user_error(OutOfBoundsError, where, problem, operands={"x": x.spec}, fix=fix)
 
 
-@spelled
 @keeps_weakness
 def sort_complex(x: ArrayLike) -> Array:
     """Returns `x` as complex numbers, sorted along the last axis by real part, then by imaginary part.
@@ -194,7 +189,6 @@ def sort_complex(x: ArrayLike) -> Array:
     return sort(x.astype(dtypes.complex_dtype(x.spec.dtype)))
 
 
-@spelled
 @keeps_weakness
 def top_k(x: ArrayLike, k: int, *, axis: int = -1) -> tuple[Array, Array]:
     """Returns the `k` largest elements along `axis`, in falling order, and their indices.
@@ -221,7 +215,6 @@ def top_k(x: ArrayLike, k: int, *, axis: int = -1) -> tuple[Array, Array]:
 
 
 @array_method
-@spelled
 def searchsorted(x1: ArrayLike, x2: ArrayLike, /, side: str = "left", sorter: ArrayLike | None = None) -> Array:
     """Returns where elements of `x2` would be inserted in the sorted vector `x1`.
 
@@ -240,12 +233,8 @@ def searchsorted(x1: ArrayLike, x2: ArrayLike, /, side: str = "left", sorter: Ar
     """
     steps, values = promote_compared(x1, x2, where="searchsorted")
     if np.ndim(steps) != 1:
-        raise user_error(
-            ShapeError,
-            "searchsorted",
-            f"x1 has {np.ndim(steps)} axes.",
-            fix="pass a sorted vector; use nnc.vmap for rows.",
-        )
+        problem = f"x1 has {np.ndim(steps)} axes."
+        raise user_error(ShapeError, "searchsorted", problem, fix="pass a sorted vector; use nnc.vmap for rows.")
     if sorter is not None:
         steps = indexing.take(steps, sorter)
     return commands.searchsorted(steps, values, side=side)
@@ -280,9 +269,8 @@ def digitize(x: ArrayLike, bins: ArrayLike, right: bool = False) -> Array:
     if values is None:
         return el.where(bins[0] > bins[-1], reversed_, searchsorted(bins, x, side=side))
     if not is_rising(values[::-1]):
-        raise user_error(
-            ArgumentError, "digitize", "bins neither rise nor fall.", operands={"bins": bins.spec}, fix="sort the bins."
-        )
+        problem = "bins neither rise nor fall."
+        raise user_error(ArgumentError, "digitize", problem, operands={"bins": bins.spec}, fix="sort the bins.")
     return reversed_
 
 
@@ -295,7 +283,6 @@ def is_rising(values: np.ndarray[Any, Any]) -> bool:
 
 
 @array_method
-@spelled
 def take(
     x: ArrayLike,
     indices: ArrayLike,
@@ -331,7 +318,6 @@ def take(
 
 
 @specialised(2)
-@spelled
 def take_along_axis(x: ArrayLike, indices: ArrayLike, /, axis: int | None = -1, *, mode: str = "error") -> Array:
     """Returns, in each row along `axis`, the elements at that row's indices.
 
@@ -351,7 +337,6 @@ def take_along_axis(x: ArrayLike, indices: ArrayLike, /, axis: int | None = -1, 
     return indexing.take_along_axis(to_value(x, "take_along_axis"), indices, axis, mode)
 
 
-@spelled
 @keeps_weakness
 def put_along_axis(
     x: ArrayLike,
@@ -400,12 +385,8 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
         Array([-1,  7,  7, 30], dtype=int64)
     """
     if len(condlist) != len(choicelist):
-        raise user_error(
-            ArgumentError,
-            "select",
-            f"{len(condlist)} conditions go with {len(choicelist)} choices.",
-            fix="pass as many of either.",
-        )
+        problem = f"{len(condlist)} conditions go with {len(choicelist)} choices."
+        raise user_error(ArgumentError, "select", problem, fix="pass as many of either.")
     result = default
     for condition, choice in reversed(list(zip(condlist, choicelist, strict=True))):
         result = el.where(condition, choice, result)
@@ -413,7 +394,6 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
 
 
 @array_method
-@spelled
 def choose(x: ArrayLike, choices: Sequence[Any], *, mode: str = "error") -> Array:
     """Returns, for each element of `x`, the element of the choice which it numbers; all broadcast together.
 
@@ -439,7 +419,6 @@ def choose(x: ArrayLike, choices: Sequence[Any], *, mode: str = "error") -> Arra
     return indexing.take_along_axis(stack(options), number[None], 0, mode)[0]
 
 
-@spelled
 @keeps_weakness
 def put(x: ArrayLike, ind: ArrayLike, v: ArrayLike, *, mode: str = "error", inplace: bool = False) -> Array:
     """Returns `x` with the elements at `ind`, places in the flattened array, replaced by `v`, repeated as often as needed.
@@ -496,7 +475,6 @@ def place(x: ArrayLike, mask: ArrayLike, vals: ArrayLike, *, inplace: bool = Fal
     return el.where(manipulation.reshape(true, x.spec.shape), manipulation.reshape(fitting, x.spec.shape), x)
 
 
-@spelled
 @keeps_weakness
 def putmask(x: ArrayLike, mask: ArrayLike, values: ArrayLike) -> Array:
     """Returns `x` with elements of `values`, repeated to the size of x, where `mask` is true (NumPy writes into x instead).
@@ -570,12 +548,10 @@ def delete(x: ArrayLike, obj: ArrayLike | slice, axis: int | None = None) -> Arr
     try:
         return pick(x, np.delete(places, index), at)
     except IndexError as error:
-        raise user_error(
-            OutOfBoundsError, "delete", f"{error}.", operands={"x": x.spec}, fix="name elements that are there."
-        ) from None
+        fix = "name elements that are there."
+        raise user_error(OutOfBoundsError, "delete", f"{error}.", operands={"x": x.spec}, fix=fix) from None
 
 
-@spelled
 @keeps_weakness
 def insert(x: ArrayLike, obj: int, values: ArrayLike, axis: int | None = None) -> Array:
     """Returns `x` with `values` inserted before the index `obj` along `axis`; None flattens it first.
@@ -606,7 +582,6 @@ def insert(x: ArrayLike, obj: int, values: ArrayLike, axis: int | None = None) -
 
 
 @array_method
-@spelled
 def nonzero(x: ArrayLike, /, *, size: int | None = None, fill_value: ArrayLike = 0) -> tuple[Array, ...]:
     """Returns the indices of the elements that are not 0: an array for each axis.
 
@@ -625,9 +600,8 @@ def nonzero(x: ArrayLike, /, *, size: int | None = None, fill_value: ArrayLike =
     """
     value = to_value(x, "nonzero")
     if not value.spec.ndim:
-        raise user_error(
-            ArgumentError, "nonzero", "a 0-d array has no indices.", fix="use nnp.atleast_1d(x), or x != 0."
-        )
+        problem = "a 0-d array has no indices."
+        raise user_error(ArgumentError, "nonzero", problem, fix="use nnp.atleast_1d(x), or x != 0.")
     if size is None:
         return tuple(as_value(np.ascontiguousarray(i)) for i in np.nonzero(value.concrete("nonzero", SIZED)))
     size = to_size(size, "nonzero", "size")
@@ -734,12 +708,8 @@ def ravel_multi_index(multi_index: Sequence[Any], dims: ArrayLike) -> Array:
     """
     sizes = to_shape(dims, "ravel_multi_index")
     if len(multi_index) != len(sizes):
-        raise user_error(
-            ArgumentError,
-            "ravel_multi_index",
-            f"{len(multi_index)} indices go with {len(sizes)} axes.",
-            fix="give one for each.",
-        )
+        problem = f"{len(multi_index)} indices go with {len(sizes)} axes."
+        raise user_error(ArgumentError, "ravel_multi_index", problem, fix="give one for each.")
     total: Any = 0
     for i, index in enumerate(multi_index):
         place = _places(index, "ravel_multi_index", sizes[i])
@@ -762,6 +732,7 @@ def bincount(x: ArrayLike, weights: ArrayLike | None = None, minlength: int = 0,
 
     Raises:
         IndexError: an element is not below `length`, or a traced one is negative.
+        DTypeError: `x` holds no integers.
         ArgumentError: an element or a length is known to be negative.
 
     Example:
@@ -771,6 +742,7 @@ def bincount(x: ArrayLike, weights: ArrayLike | None = None, minlength: int = 0,
     x = to_value(x, "bincount")
     if dtypes.is_bool(x.spec.dtype):
         x = astype(x, dtypes.int64)
+    check_dtype("bincount", x.spec, *INTEGER, "x")
     data = known_or_none(x)
     if data is not None and data.size and data.min() < 0:
         problem = f"element {data.min()} is negative."

@@ -207,7 +207,6 @@ def ediff1d(x: ArrayLike, /, to_end: ArrayLike | None = None, to_begin: ArrayLik
     return concatenate(parts)
 
 
-@spelled
 @keeps_weakness
 def unwrap(p: ArrayLike, discont: ArrayLike | None = None, axis: int = -1, *, period: ArrayLike = 2 * math.pi) -> Array:
     """Returns `p` with multiples of `period` added, so that neighbours along `axis` differ by at most half of it.
@@ -254,9 +253,8 @@ def trim_zeros(filt: ArrayLike, trim: str = "fb") -> Array:
     """
     x = to_value(filt, "trim_zeros", "filt")
     if x.spec.ndim != 1:
-        raise user_error(
-            ShapeError, "trim_zeros", "filt must be a vector.", operands={"filt": x.spec}, fix="flatten it."
-        )
+        problem = "filt must be a vector."
+        raise user_error(ShapeError, "trim_zeros", problem, operands={"filt": x.spec}, fix="flatten it.")
     if not set(trim.lower()) <= {"f", "b"}:
         raise user_error(ArgumentError, "trim_zeros", f"trim is {trim!r}.", fix='use "f", "b" or "fb".')
     places = np.flatnonzero(known(x, "trim_zeros", "leave it out of the traced function."))

@@ -7,7 +7,6 @@ from typing import Any, Literal, overload
 
 from nnc.array.array import Array
 from nnc.base import dtypes
-from nnc.calls.specialise import specialised
 from nnc.calls.spelling import spelled
 from nnc.commands import constants, normalize
 from nnc.commands import elementwise as ew
@@ -206,7 +205,6 @@ def _times_log(where: str, logarithm: Callable[[Any], Array], one: float, x: Any
     return el.multiply(x, logarithm(el.where(lost, one, y)))
 
 
-@specialised(1)
 @overload
 def logsumexp(
     x: ArrayLike, /, axis: Axis = None, b: ArrayLike | None = None, *, keepdims: bool = False,
@@ -217,7 +215,6 @@ def logsumexp(
     x: ArrayLike, /, axis: Axis = None, b: ArrayLike | None = None, *, keepdims: bool = False, return_sign: Literal[True],
     where: ArrayLike | None = None,
 ) -> tuple[Array, Array]: ...  # fmt: skip
-@spelled
 @keeps_weakness
 def logsumexp(
     x: ArrayLike, /, axis: Axis = None, b: ArrayLike | None = None, *, keepdims: bool = False, return_sign: bool = False,
@@ -318,9 +315,8 @@ def _segment(
             num_segments = int(known.max()) + 1 if known.size else 0
         n = static_int(num_segments, name, "num_segments")
         if n < 0:
-            raise user_error(
-                ArgumentError, name, f"num_segments is {n}.", fix="give the number of segments, 0 or more."
-            )
+            problem = f"num_segments is {n}."
+            raise user_error(ArgumentError, name, problem, fix="give the number of segments, 0 or more.")
         dtype = rows.spec.dtype
         empty = constants.full(shape=(n, *rows.spec.shape[1:]), dtype=dtype, value=start(dtype))
         check_choice(name, "mode", mode, SCATTER_MODES)
@@ -329,7 +325,7 @@ def _segment(
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = doc + _SEGMENT_ARGS + example
-    return spelled(keeps_weakness(function))
+    return keeps_weakness(function)
 
 
 def _check_ids(where: str, ids: Array, n: int, mode: str) -> None:

@@ -153,15 +153,13 @@ def _rows(m: Any, rowvar: bool) -> Array:
     (x,) = promote(m, where="cov", to=dtypes.to_float)
     x = to_value(x, "cov")
     if x.spec.ndim > 2:
-        raise user_error(
-            ShapeError, "cov", "there are more than two axes.", operands={"m": x.spec}, fix="pass a matrix."
-        )
+        problem = "there are more than two axes."
+        raise user_error(ShapeError, "cov", problem, operands={"m": x.spec}, fix="pass a matrix.")
     if x.spec.ndim < 2:
         return reshape(x, (1, -1)) if x.spec.size else reshape(x, (1, 0))
     return x if rowvar else x.T
 
 
-@spelled
 @keeps_weakness
 def corrcoef(x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True) -> Array:
     """Returns the correlation coefficients of variables; arguments as in `cov`.
@@ -237,27 +235,21 @@ def _quantile(
     (x,) = promote(x, where=name, to=dtypes.to_float)
     x = to_value(x, name)
     if not dtypes.is_float(x.spec.dtype):
-        raise user_error(
-            ArgumentError, name, f"{x.spec.dtype.name} has no order.", operands={"x": x.spec}, fix="pass real numbers."
-        )
+        problem = f"{x.spec.dtype.name} has no order."
+        raise user_error(ArgumentError, name, problem, operands={"x": x.spec}, fix="pass real numbers.")
     dtype, shape = x.spec.dtype, x.spec.shape
     x = astype(x, dtypes.accumulator(dtype))
     q = ew.convert(q if hasattr(q, "spec") else _numbers(q, name), dtype=dtypes.float64) / unit
     if isinstance(q, Array) and bool(red.any(el.logical_or(q < 0, q > 1))):
-        raise user_error(
-            ArgumentError,
-            name,
-            f"q lies outside of 0 to {unit:g}: {q * unit}.",
-            fix=f"choose numbers from 0 to {unit:g}.",
-        )
+        problem = f"q lies outside of 0 to {unit:g}: {q * unit}."
+        raise user_error(ArgumentError, name, problem, fix=f"choose numbers from 0 to {unit:g}.")
     axes = to_axes(name, axis, len(shape))
     rest = [i for i in range(len(shape)) if i not in axes]
     outer = tuple(shape[i] for i in rest)
     n = math.prod(shape[i] for i in axes)
     if not n:
-        raise user_error(
-            ShapeError, name, "it has no value over an axis of size 0.", operands={"x": x.spec}, fix="pass elements."
-        )
+        problem = "it has no value over an axis of size 0."
+        raise user_error(ShapeError, name, problem, operands={"x": x.spec}, fix="pass elements.")
     rows = sort(reshape(x.transpose((*rest, *axes)), (*outer, n)), axis=len(outer), descending=False)
     nans = red.count_nonzero(ew.isnan(rows), -1)
     flat_q = ravel(q)
@@ -280,7 +272,6 @@ def _quantile(
     return reshape(moveaxis(found, -1, 0), (*q.spec.shape, *kept))
 
 
-@spelled
 @keeps_weakness
 def quantile(x: ArrayLike, q: ArrayLike, axis: Axis = None, *, method: str = "linear", keepdims: bool = False) -> Array:
     """Returns quantiles over `axis`; NaN where an element is.
@@ -304,7 +295,6 @@ def quantile(x: ArrayLike, q: ArrayLike, axis: Axis = None, *, method: str = "li
     return _quantile("quantile", x, q, axis, method, keepdims)
 
 
-@spelled
 @keeps_weakness
 def percentile(
     x: ArrayLike, q: ArrayLike, axis: Axis = None, *, method: str = "linear", keepdims: bool = False
@@ -325,7 +315,6 @@ def percentile(
     return _quantile("percentile", x, q, axis, method, keepdims, unit=100.0)
 
 
-@spelled
 @keeps_weakness
 def median(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array:
     """Returns the middle of the sorted elements over `axis`, or the mean of the two middle ones.
@@ -342,7 +331,6 @@ def median(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array:
     return _quantile("median", x, 0.5, axis, "linear", keepdims)
 
 
-@spelled
 @keeps_weakness
 def nanquantile(
     x: ArrayLike, q: ArrayLike, axis: Axis = None, *, method: str = "linear", keepdims: bool = False
@@ -363,7 +351,6 @@ def nanquantile(
     return _quantile("nanquantile", x, q, axis, method, keepdims, True)
 
 
-@spelled
 @keeps_weakness
 def nanpercentile(
     x: ArrayLike, q: ArrayLike, axis: Axis = None, *, method: str = "linear", keepdims: bool = False
@@ -384,7 +371,6 @@ def nanpercentile(
     return _quantile("nanpercentile", x, q, axis, method, keepdims, True, 100.0)
 
 
-@spelled
 @keeps_weakness
 def nanmedian(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array:
     """Returns the median of the elements that are not NaN; see `median`.
@@ -413,7 +399,6 @@ def _without_nan(x: Any, where: str, fill: Any) -> tuple[Array, Array | None]:
     return ew.select(bad, constants.full_like(x, fill), x), ew.bitwise_not(bad)
 
 
-@spelled
 @keeps_weakness
 def nansum(x: ArrayLike, axis: Axis = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Array:
     """Returns the sum of the elements that are not NaN.
@@ -431,7 +416,6 @@ def nansum(x: ArrayLike, axis: Axis = None, dtype: DTypeLike | None = None, *, k
     return red.sum(_without_nan(x, "nansum", 0)[0], axis, dtype, keepdims=keepdims)
 
 
-@spelled
 @keeps_weakness
 def nanprod(x: ArrayLike, axis: Axis = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Array:
     """Returns the product of the elements that are not NaN.
@@ -449,7 +433,6 @@ def nanprod(x: ArrayLike, axis: Axis = None, dtype: DTypeLike | None = None, *, 
     return red.prod(_without_nan(x, "nanprod", 1)[0], axis, dtype, keepdims=keepdims)
 
 
-@spelled
 @keeps_weakness
 def nanmean(x: ArrayLike, axis: Axis = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Array:
     """Returns the mean of the elements that are not NaN; NaN of none.
@@ -468,7 +451,6 @@ def nanmean(x: ArrayLike, axis: Axis = None, dtype: DTypeLike | None = None, *, 
     return moments.mean(values, axis, dtype, keepdims=keepdims, where=there)
 
 
-@spelled
 @keeps_weakness
 def nanvar(
     x: ArrayLike, axis: Axis = None, dtype: DTypeLike | None = None, *, ddof: float = 0, keepdims: bool = False
@@ -490,7 +472,6 @@ def nanvar(
     return moments.var(values, axis, dtype, ddof=ddof, keepdims=keepdims, where=there)
 
 
-@spelled
 @keeps_weakness
 def nanstd(
     x: ArrayLike, axis: Axis = None, dtype: DTypeLike | None = None, *, ddof: float = 0, keepdims: bool = False
@@ -519,7 +500,6 @@ def _nan_extreme(name: str, x: Any, axis: Axis, keepdims: bool, fill: float) -> 
     return result if there is None else el.where(red.any(there, axis, keepdims=keepdims), result, math.nan)
 
 
-@spelled
 @keeps_weakness
 def nanmax(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array:
     """Returns the largest of the elements that are not NaN; NaN of none.
@@ -536,7 +516,6 @@ def nanmax(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array:
     return _nan_extreme("nanmax", x, axis, keepdims, -math.inf)
 
 
-@spelled
 @keeps_weakness
 def nanmin(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array:
     """Returns the smallest of the elements that are not NaN; NaN of none.
@@ -585,7 +564,6 @@ def nanargmin(x: ArrayLike, axis: int | None = None, *, keepdims: bool = False) 
     return red.argmin(_without_nan(x, "nanargmin", math.inf)[0], axis, keepdims=keepdims)
 
 
-@spelled
 @keeps_weakness
 def nancumsum(x: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None) -> Array:
     """Returns running sums in which NaN counts as 0.
@@ -602,7 +580,6 @@ def nancumsum(x: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = N
     return red.cumsum(_without_nan(x, "nancumsum", 0)[0], axis, dtype)
 
 
-@spelled
 @keeps_weakness
 def nancumprod(x: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None) -> Array:
     """Returns running products in which NaN counts as 1.
@@ -713,9 +690,8 @@ def cross(a: ArrayLike, b: ArrayLike, /, *, axis: int = -1) -> Array:
     values = [to_value(x, "cross") for x in promote(a, b, where="cross")]
     for x in values:
         if x.spec.shape[to_axis("cross", axis, x.spec.ndim)] != 3:
-            raise user_error(
-                ShapeError, "cross", f"axis {axis} must have size 3.", operands={"x": x.spec}, fix="pass 3-vectors."
-            )
+            problem = f"axis {axis} must have size 3."
+            raise user_error(ShapeError, "cross", problem, operands={"x": x.spec}, fix="pass 3-vectors.")
     (a0, a1, a2), (b0, b1, b2) = ([take(x, i, axis=axis) for i in (0, 1, 2)] for x in values)
     parts = (a1 * b2 - a2 * b1, a2 * b0 - a0 * b2, a0 * b1 - a1 * b0)
     return moveaxis(concatenate([part[None] for part in parts]), 0, axis)

@@ -138,7 +138,6 @@ def cho_solve(c_and_lower: tuple[Any, bool], b: ArrayLike, /) -> Array:
     return solve_triangular(c, first, trans=2 if lower else 0, lower=lower)
 
 
-@spelled
 @keeps_weakness
 def inv(x: ArrayLike, /) -> Array:
     """Returns the inverse matrix; `solve` is faster and more exact where it is multiplied by something.
@@ -169,9 +168,8 @@ def relative_tolerance(x: Array, rtol: Any, where: str, name: str = "rtol") -> f
     try:
         return float(rtol)
     except TypeError:
-        raise user_error(
-            ArgumentTypeError, where, f"{name} is {rtol!r}, not a number.", fix=f"pass a Python float for {name}."
-        ) from None
+        problem = f"{name} is {rtol!r}, not a number."
+        raise user_error(ArgumentTypeError, where, problem, fix=f"pass a Python float for {name}.") from None
 
 
 def relative_tolerances(x: Array, rtol: Any, where: str) -> Any:
@@ -186,9 +184,8 @@ def relative_tolerances(x: Array, rtol: Any, where: str) -> Any:
         return relative_tolerance(x, rtol, where)
     values, lead = to_value(rtol, where, "rtol"), x.spec.shape[:-2]
     if dtypes.is_complex(values.spec.dtype):
-        raise user_error(
-            DTypeError, where, "rtol is complex.", operands={"rtol": values.spec}, fix="pass real numbers."
-        )
+        problem = "rtol is complex."
+        raise user_error(DTypeError, where, problem, operands={"rtol": values.spec}, fix="pass real numbers.")
     if not values.spec.ndim and isinstance(values, Array):
         return relative_tolerance(x, rtol, where)
     _, spread = broadcast(constants.full(shape=lead, dtype=dtypes.bool_, value=False), values, where=where)
@@ -336,7 +333,6 @@ def count_above(s: Array, tolerance: Any) -> Array:
 # -- tensors as matrices -----------------------------------------------------------------------------------------------
 
 
-@spelled
 @keeps_weakness
 def tensorinv(a: ArrayLike, ind: int = 2) -> Array:
     """Returns the inverse of `a` as a map from its last axes to its first `ind` ones.

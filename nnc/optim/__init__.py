@@ -16,8 +16,7 @@ parts of the parameters, `MultiSteps` over several gradients, `lookahead`, `ema`
 
 from typing import TYPE_CHECKING
 
-from nnc.errors.names import module_getattr
-from nnc.errors.names.lookup import listed_names
+from nnc.errors.names.lookup import listed_names, public_names
 from nnc.optim import assignment as assignment
 from nnc.optim import microbatching as microbatching
 from nnc.optim import perturbations as perturbations
@@ -74,9 +73,5 @@ from nnc.optim.transforms import *
 __all__ = listed_names(__name__, "assignment", "microbatch", "microbatching", "perturbations", "second_order")
 
 
-def __dir__() -> list[str]:
-    return sorted(__all__)
-
-
 if not TYPE_CHECKING:  # to which a name that is not there would be one of type NoReturn
-    __getattr__ = module_getattr("nnc.optim")
+    __getattr__, __dir__ = public_names("nnc.optim")

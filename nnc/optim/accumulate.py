@@ -21,6 +21,7 @@ from nnc.optim.base import (
     map_trainable,
     number,
     run_update,
+    stateful,
     widen,
 )
 from nnc.optim.moments import Correction, average, check_decays, zeros_state
@@ -84,7 +85,6 @@ def ema(decay: Scalar, debias: bool = True, accumulator_dtype: DTypeLike | None 
         return EmaState(zero_count(), zeros_state("ema", params, accumulator_dtype))
 
     def update_fn(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
-        check_state("ema", state, EmaState)
         count = state.count + 1
 
         def mix(u: Array, m: Array) -> Array:
@@ -99,7 +99,7 @@ def ema(decay: Scalar, debias: bool = True, accumulator_dtype: DTypeLike | None 
         kept = map_trainable("ema", lambda m, new: astype(new, m.dtype), "ema", state.ema, updates=means)
         return map_trainable("ema", value, "updates", updates, ema=means), EmaState(count, kept)
 
-    return GradientTransformation(init_fn, update_fn)
+    return stateful("ema", EmaState, init_fn, update_fn)
 
 
 @spelled

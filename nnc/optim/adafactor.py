@@ -14,8 +14,8 @@ from nnc.calls.spelling import spelled
 from nnc.commands.promote import astype
 from nnc.errors import ArgumentError, user_error
 from nnc.optim.accumulate import ema
-from nnc.optim.arguments import Mask, Scalar, check_params, check_rate, check_scalar, check_state, is_trainable
-from nnc.optim.base import GradientTransformation, chain, make_state, map_trainable, number, widen
+from nnc.optim.arguments import Mask, Scalar, check_rate, check_scalars, is_trainable
+from nnc.optim.base import GradientTransformation, chain, make_state, map_trainable, number, stateful, widen
 from nnc.optim.clipping import clip_by_block_rms, rms, squared_magnitude
 from nnc.optim.constraints import scale_by_size
 from nnc.optim.schedules import Schedule
@@ -84,8 +84,7 @@ def scale_by_factored_rms(
         Array([ 1., -1.], dtype=float32)
     """
     where = "scale_by_factored_rms"
-    check_scalar(where, "decay_rate", decay_rate)
-    check_scalar(where, "epsilon", epsilon)
+    check_scalars(where, decay_rate=decay_rate, epsilon=epsilon)
 
     def axes_of(p: Array) -> tuple[int, int] | None:
         return _factored_axes(p.shape, factored, min_dim_size_to_factor)
@@ -106,8 +105,6 @@ def scale_by_factored_rms(
         )
 
     def update_fn(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
-        check_state(where, state, FactoredState)
-        check_params(where, params)
         count = state.count + 1
         t = astype(count - step_offset, dtypes.float64)
         decay = 1 - t ** -number(decay_rate, dtypes.float64)
@@ -129,7 +126,7 @@ def scale_by_factored_rms(
 
         return _over_leaves(where, one, updates, state, params, count)
 
-    return GradientTransformation(init_fn, update_fn)
+    return stateful(where, FactoredState, init_fn, update_fn, reads_params=True)
 
 
 def _without(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:

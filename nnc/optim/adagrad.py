@@ -8,12 +8,12 @@ import nnc.numpy as nnp
 from nnc.array.array import Array
 from nnc.calls.spelling import spelled
 from nnc.commands.promote import astype
-from nnc.optim.arguments import Mask, Scalar, check_rate, check_scalar, check_state
-from nnc.optim.base import GradientTransformation, chain, map_trainable, number, widen
+from nnc.optim.arguments import Mask, Scalar, check_rate, check_scalar, check_scalars
+from nnc.optim.base import GradientTransformation, chain, map_trainable, number, stateful, widen
 from nnc.optim.clipping import squared_magnitude
 from nnc.optim.moments import check_decays, filled_squares, second_moment
 from nnc.optim.schedules import Schedule
-from nnc.optim.transforms import add_decayed_weights, scale_by_learning_rate
+from nnc.optim.transforms import add_decayed_weights, scale_by_learning_rate, stepping
 
 __all__ = ["ScaleByAdaDeltaState", "ScaleByRssState", "adadelta", "adagrad", "scale_by_adadelta", "scale_by_rss"]
 
@@ -54,14 +54,12 @@ def scale_by_rss(
         Array([ 0.95, -0.99], dtype=float32)
     """
     where = "scale_by_rss"
-    check_scalar(where, "initial_accumulator_value", initial_accumulator_value)
-    check_scalar(where, "eps", eps)
+    check_scalars(where, initial_accumulator_value=initial_accumulator_value, eps=eps)
 
     def init_fn(params: Any) -> ScaleByRssState:
         return ScaleByRssState(filled_squares(where, params, initial_accumulator_value))
 
     def update_fn(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
-        check_state(where, state, ScaleByRssState)
 
         def add(s: Array, g: Any) -> Array:
             return s + astype(squared_magnitude(widen(g)), s.dtype)
@@ -76,7 +74,7 @@ def scale_by_rss(
 
         return map_trainable(where, step, "updates", updates, sum_of_squares=total), ScaleByRssState(total)
 
-    return GradientTransformation(init_fn, update_fn)
+    return stateful(where, ScaleByRssState, init_fn, update_fn)
 
 
 @spelled
@@ -101,10 +99,7 @@ def adagrad(
         >>> optimizer.update(nnp.asarray([3.0]), optimizer.init(nnp.ones(1)))[0]
         Array([-0.1], dtype=float32)
     """
-    check_rate("adagrad", learning_rate)
-    return chain(
-        scale_by_rss(initial_accumulator_value, eps, eps_in_sqrt=eps_in_sqrt), scale_by_learning_rate(learning_rate)
-    )
+    return stepping("adagrad", learning_rate, scale_by_rss(initial_accumulator_value, eps, eps_in_sqrt=eps_in_sqrt))
 
 
 class ScaleByAdaDeltaState(NamedTuple):
@@ -149,7 +144,6 @@ def scale_by_adadelta(rho: Scalar = 0.9, eps: Scalar = 1e-6) -> GradientTransfor
         return ScaleByAdaDeltaState(filled_squares(where, params, 0.0), filled_squares(where, params, 0.0))
 
     def update_fn(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
-        check_state(where, state, ScaleByAdaDeltaState)
         e_g = second_moment(where, rho, updates, state.e_g)
 
         def step(g: Array, v: Array, w: Array) -> Array:
@@ -161,7 +155,7 @@ def scale_by_adadelta(rho: Scalar = 0.9, eps: Scalar = 1e-6) -> GradientTransfor
         narrow = map_trainable(where, lambda g, u: astype(u, g.dtype), "updates", updates, steps=wide)
         return narrow, ScaleByAdaDeltaState(e_g, e_x)
 
-    return GradientTransformation(init_fn, update_fn)
+    return stateful(where, ScaleByAdaDeltaState, init_fn, update_fn)
 
 
 @spelled

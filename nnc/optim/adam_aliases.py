@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from nnc.calls.spelling import spelled
 from nnc.optim.adam_family import scale_by_adamax
-from nnc.optim.arguments import Mask, Scalar, check_rate
-from nnc.optim.base import GradientTransformation, chain
+from nnc.optim.arguments import Mask, Scalar
+from nnc.optim.base import GradientTransformation
 from nnc.optim.moments import scale_by_amsgrad
 from nnc.optim.optimizers import adamw
 from nnc.optim.schedules import Schedule
-from nnc.optim.transforms import add_decayed_weights, scale_by_learning_rate
+from nnc.optim.transforms import add_decayed_weights, stepping
 from nnc.typing import DTypeLike
 
 __all__ = ["adamaxw", "amsgrad", "nadamw"]
@@ -75,10 +75,7 @@ def adamaxw(
         >>> optimizer.update(nnp.asarray([3.0]), optimizer.init(nnp.ones(1)), nnp.ones(1))[0]
         Array([-0.15], dtype=float32)
     """
-    check_rate("adamaxw", learning_rate)
-    return chain(
-        scale_by_adamax(b1, b2, eps), add_decayed_weights(weight_decay, mask), scale_by_learning_rate(learning_rate)
-    )
+    return stepping("adamaxw", learning_rate, scale_by_adamax(b1, b2, eps), add_decayed_weights(weight_decay, mask))
 
 
 @spelled
@@ -107,6 +104,5 @@ def amsgrad(
         >>> nnp.round(optimizer.update(nnp.asarray([3.0]), optimizer.init(nnp.ones(1)))[0], 3)
         Array([-0.1], dtype=float32)
     """
-    check_rate("amsgrad", learning_rate)
     moments = scale_by_amsgrad(b1, b2, eps, eps_root, mu_dtype, bias_correction_mu, bias_correction_nu)
-    return chain(moments, scale_by_learning_rate(learning_rate))
+    return stepping("amsgrad", learning_rate, moments)

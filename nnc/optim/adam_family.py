@@ -11,8 +11,8 @@ from nnc.array.array import Array, asarray
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
 from nnc.commands.promote import astype
-from nnc.optim.arguments import Mask, Scalar, check_rate, check_scalar, check_state
-from nnc.optim.base import GradientTransformation, chain, map_trainable, number, widen
+from nnc.optim.arguments import Mask, Scalar, check_scalar, check_scalars
+from nnc.optim.base import GradientTransformation, map_trainable, number, stateful, widen
 from nnc.optim.moments import (
     Correction,
     ScaleByAdamState,
@@ -21,12 +21,14 @@ from nnc.optim.moments import (
     divide,
     filled_squares,
     first_moment,
+    first_state,
     scale_by_adam,
     second_moment,
+    unbiased_moments,
     zeros_state,
 )
 from nnc.optim.schedules import Schedule
-from nnc.optim.transforms import add_decayed_weights, scale_by_learning_rate, zero_count
+from nnc.optim.transforms import add_decayed_weights, stepping, zero_count
 from nnc.typing import DTypeLike
 
 __all__ = [
@@ -95,8 +97,7 @@ def scale_by_nadam(
     """
     where = "scale_by_nadam"
     check_decays(where, b1=b1, b2=b2)
-    check_scalar(where, "eps", eps)
-    check_scalar(where, "momentum_decay", momentum_decay)
+    check_scalars(where, eps=eps, momentum_decay=momentum_decay)
 
     def init_fn(params: Any) -> ScaleByNadamState:
         one = asarray(np.ones((), np.float64))
@@ -105,7 +106,6 @@ def scale_by_nadam(
         )
 
     def update_fn(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
-        check_state(where, state, ScaleByNadamState)
         count = state.count + 1
         mu, nu = first_moment(where, b1, updates, state.mu), second_moment(where, b2, updates, state.nu)
 
@@ -128,7 +128,7 @@ def scale_by_nadam(
         u = map_trainable(where, step, "updates", updates, mu=mu, nu=nu)
         return u, ScaleByNadamState(count, product, mu, nu)
 
-    return GradientTransformation(init_fn, update_fn)
+    return stateful(where, ScaleByNadamState, init_fn, update_fn)
 
 
 @spelled
@@ -154,12 +154,11 @@ def nadam(
         >>> optimizer.update(nnp.ones(1), optimizer.init(nnp.ones(1)))[0]
         Array([-0.14736842], dtype=float32)
     """
-    check_rate("nadam", learning_rate)
     if momentum_decay is None:
         moments = scale_by_adam(b1, b2, eps, eps_root, mu_dtype, nesterov=nesterov)
     else:
         moments = scale_by_nadam(b1, b2, eps, momentum_decay, mu_dtype)
-    return chain(moments, scale_by_learning_rate(learning_rate))
+    return stepping("nadam", learning_rate, moments)
 
 
 # -- RAdam -------------------------------------------------------------------------------------------------------------
@@ -192,18 +191,12 @@ def scale_by_radam(
     """
     where = "scale_by_radam"
     check_decays(where, b1=b1, b2=b2)
-    for name, value in (("eps", eps), ("eps_root", eps_root), ("threshold", threshold)):
-        check_scalar(where, name, value)
-
-    def init_fn(params: Any) -> ScaleByAdamState:
-        return ScaleByAdamState(zero_count(), zeros_state(where, params), filled_squares(where, params, 0.0))
+    check_scalars(where, eps=eps, eps_root=eps_root, threshold=threshold)
 
     def update_fn(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
-        check_state(where, state, ScaleByAdamState)
         count = state.count + 1
         mu, nu = first_moment(where, b1, updates, state.mu), second_moment(where, b2, updates, state.nu)
-        correct_mu, correct_nu = Correction(b1, count, updates if nesterov else mu), Correction(b2, count, nu)
-        correct_next = Correction(b1, count + 1, *([mu] if nesterov else []))
+        mean, correct_nu = unbiased_moments(b1, b2, count, updates, mu, nu, nesterov)
         decay, t = number(b2, dtypes.float64), astype(count, dtypes.float64)
         limit, weight = 2 / (1 - decay) - 1, decay**t
         known = limit - 2 * t * weight / (1 - weight)
@@ -212,16 +205,14 @@ def scale_by_radam(
         ratio = nnp.sqrt((safe - 4) * (safe - 2) * limit / ((limit - 4) * (limit - 2) * safe))
 
         def step(g: Array, m: Array, v: Array) -> Array:
-            wide = widen(g)
-            d = number(b1, wide.dtype)
-            m_hat = correct_next(m) * d + correct_mu(wide) * (1 - d) if nesterov else correct_mu(m)
+            m_hat = mean(g, m)
             divided = divide(m_hat, correct_nu(v), eps, eps_root, m_hat.dtype) * number(ratio, m_hat.dtype)
             return astype(nnp.where(enough, divided, m_hat), g.dtype)
 
         u = map_trainable(where, step, "updates", updates, mu=mu, nu=nu)
         return u, ScaleByAdamState(count, mu, nu)
 
-    return GradientTransformation(init_fn, update_fn)
+    return stateful(where, ScaleByAdamState, first_state(where, ScaleByAdamState), update_fn)
 
 
 @spelled
@@ -247,10 +238,7 @@ def radam(
         >>> optimizer.update(nnp.asarray([3.0]), optimizer.init(nnp.ones(1)))[0]  # not yet divided
         Array([-0.3], dtype=float32)
     """
-    check_rate("radam", learning_rate)
-    return chain(
-        scale_by_radam(b1, b2, eps, eps_root, threshold, nesterov=nesterov), scale_by_learning_rate(learning_rate)
-    )
+    return stepping("radam", learning_rate, scale_by_radam(b1, b2, eps, eps_root, threshold, nesterov=nesterov))
 
 
 # -- AdaMax ------------------------------------------------------------------------------------------------------------
@@ -277,11 +265,7 @@ def scale_by_adamax(b1: Scalar = 0.9, b2: Scalar = 0.999, eps: Scalar = 1e-8) ->
     check_decays(where, b1=b1, b2=b2)
     check_scalar(where, "eps", eps)
 
-    def init_fn(params: Any) -> ScaleByAdamState:
-        return ScaleByAdamState(zero_count(), zeros_state(where, params), filled_squares(where, params, 0.0))
-
     def update_fn(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
-        check_state(where, state, ScaleByAdamState)
         count = state.count + 1
         mu = first_moment(where, b1, updates, state.mu)
 
@@ -297,7 +281,7 @@ def scale_by_adamax(b1: Scalar = 0.9, b2: Scalar = 0.999, eps: Scalar = 1e-8) ->
 
         return map_trainable(where, step, "updates", updates, mu=mu, nu=nu), ScaleByAdamState(count, mu, nu)
 
-    return GradientTransformation(init_fn, update_fn)
+    return stateful(where, ScaleByAdamState, first_state(where, ScaleByAdamState), update_fn)
 
 
 @spelled
@@ -319,8 +303,7 @@ def adamax(
         >>> optimizer.update(nnp.asarray([3.0]), optimizer.init(nnp.ones(1)))[0]
         Array([-0.1], dtype=float32)
     """
-    check_rate("adamax", learning_rate)
-    return chain(scale_by_adamax(b1, b2, eps), scale_by_learning_rate(learning_rate))
+    return stepping("adamax", learning_rate, scale_by_adamax(b1, b2, eps))
 
 
 # -- Lion --------------------------------------------------------------------------------------------------------------
@@ -369,7 +352,6 @@ def scale_by_lion(b1: Scalar = 0.9, b2: Scalar = 0.99, mu_dtype: DTypeLike | Non
         return ScaleByLionState(zero_count(), zeros_state(where, params, mu_dtype))
 
     def update_fn(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
-        check_state(where, state, ScaleByLionState)
 
         def step(g: Array, m: Array) -> Array:
             wide = widen(g)
@@ -378,7 +360,7 @@ def scale_by_lion(b1: Scalar = 0.9, b2: Scalar = 0.99, mu_dtype: DTypeLike | Non
         u = map_trainable(where, step, "updates", updates, mu=state.mu)
         return u, ScaleByLionState(state.count + 1, first_moment(where, b2, updates, state.mu))
 
-    return GradientTransformation(init_fn, update_fn)
+    return stateful(where, ScaleByLionState, init_fn, update_fn)
 
 
 @spelled
@@ -406,7 +388,4 @@ def lion(
         >>> optimizer.update(nnp.asarray([3.0, -0.2]), optimizer.init(nnp.ones(2)), nnp.ones(2))[0]
         Array([-0.1,  0.1], dtype=float32)
     """
-    check_rate("lion", learning_rate)
-    return chain(
-        scale_by_lion(b1, b2, mu_dtype), add_decayed_weights(weight_decay, mask), scale_by_learning_rate(learning_rate)
-    )
+    return stepping("lion", learning_rate, scale_by_lion(b1, b2, mu_dtype), add_decayed_weights(weight_decay, mask))

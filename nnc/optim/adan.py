@@ -12,8 +12,8 @@ from nnc.calls.spelling import spelled
 from nnc.commands.promote import astype
 from nnc.errors import ArgumentTypeError, user_error
 from nnc.errors.errors import shorten
-from nnc.optim.arguments import Mask, Scalar, check_rate, check_scalar, check_state
-from nnc.optim.base import GradientTransformation, chain, map_trainable, number, scalar, widen
+from nnc.optim.arguments import Mask, Scalar, check_scalar, check_scalars
+from nnc.optim.base import GradientTransformation, map_trainable, number, scalar, stateful, widen
 from nnc.optim.moments import (
     Correction,
     ScaleByAdamState,
@@ -22,11 +22,12 @@ from nnc.optim.moments import (
     divide,
     filled_squares,
     first_moment,
+    first_state,
     second_moment,
     zeros_state,
 )
 from nnc.optim.schedules import Schedule
-from nnc.optim.transforms import add_decayed_weights, scale_by_learning_rate, zero_count
+from nnc.optim.transforms import add_decayed_weights, stepping, zero_count
 from nnc.typing import DTypeLike
 
 __all__ = ["ScaleByAdanState", "adan", "adopt", "scale_by_adan", "scale_by_adopt"]
@@ -82,15 +83,13 @@ def scale_by_adan(
     """
     where = "scale_by_adan"
     check_decays(where, b1=b1, b2=b2, b3=b3)
-    check_scalar(where, "eps", eps)
-    check_scalar(where, "eps_root", eps_root)
+    check_scalars(where, eps=eps, eps_root=eps_root)
 
     def init_fn(params: Any) -> ScaleByAdanState:
         m, v, g = (zeros_state(where, params) for _ in range(3))
         return ScaleByAdanState(m, v, filled_squares(where, params, 0.0), g, zero_count())
 
     def update_fn(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
-        check_state(where, state, ScaleByAdanState)
         t = state.t + 1
 
         def change(last: Array, g: Any) -> Array:
@@ -113,7 +112,7 @@ def scale_by_adan(
         u = map_trainable(where, step, "updates", updates, m=m, v=v, n=n)
         return u, ScaleByAdanState(m, v, n, last, t)
 
-    return GradientTransformation(init_fn, update_fn)
+    return stateful(where, ScaleByAdanState, init_fn, update_fn)
 
 
 @spelled
@@ -144,12 +143,8 @@ def adan(
         >>> nnp.round(optimizer.update(nnp.asarray([3.0]), optimizer.init(nnp.ones(1)), nnp.ones(1))[0], 3)
         Array([-0.1], dtype=float32)
     """
-    check_rate("adan", learning_rate)
-    return chain(
-        scale_by_adan(b1, b2, b3, eps, eps_root),
-        add_decayed_weights(weight_decay, mask),
-        scale_by_learning_rate(learning_rate),
-    )
+    moments = scale_by_adan(b1, b2, b3, eps, eps_root)
+    return stepping("adan", learning_rate, moments, add_decayed_weights(weight_decay, mask))
 
 
 # -- ADOPT -------------------------------------------------------------------------------------------------------------
@@ -196,11 +191,7 @@ def scale_by_adopt(
         problem = f"clip_value_fn is {shorten(clip_value_fn)}, not a function of the count."
         raise user_error(ArgumentTypeError, where, problem, fix="write clip_value_fn=lambda count: count**0.25.")
 
-    def init_fn(params: Any) -> ScaleByAdamState:
-        return ScaleByAdamState(zero_count(), zeros_state(where, params, mu_dtype), filled_squares(where, params, 0.0))
-
     def update_fn(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
-        check_state(where, state, ScaleByAdamState)
         first = state.count == 0
         limit = clip_value_fn(state.count) if use_clipping else None
 
@@ -221,7 +212,7 @@ def scale_by_adopt(
         u = map_trainable(where, lambda g, m: astype(m, g.dtype), "updates", updates, mu=shown)
         return u, ScaleByAdamState(state.count + 1, mu, nu)
 
-    return GradientTransformation(init_fn, update_fn)
+    return stateful(where, ScaleByAdamState, first_state(where, ScaleByAdamState, mu_dtype), update_fn)
 
 
 def clip_sizes(x: Array, limit: Any) -> Array:
@@ -264,8 +255,7 @@ def adopt(
         >>> updates
         Array([-0.05], dtype=float32)
     """
-    check_rate("adopt", learning_rate)
     links = scale_by_adopt(
         b1, b2, eps, mu_dtype, nesterov=nesterov, use_clipping=use_clipping, clip_value_fn=clip_value_fn
     )
-    return chain(links, scale_by_learning_rate(learning_rate))
+    return stepping("adopt", learning_rate, links)

@@ -7,19 +7,20 @@ from typing import Any, NamedTuple
 from nnc.array.array import Array, asarray
 from nnc.calls.spelling import spelled
 from nnc.commands.promote import astype
-from nnc.optim.arguments import Mask, Scalar, check_rate, check_scalar, check_state
-from nnc.optim.base import GradientTransformation, chain, map_trainable, number, scalar, widen
+from nnc.optim.arguments import Mask, Scalar, check_scalar
+from nnc.optim.base import GradientTransformation, map_trainable, number, scalar, stateful, widen
 from nnc.optim.moments import (
     Correction,
     check_decays,
     divide,
     filled_squares,
     first_moment,
+    first_state,
     second_moment,
     zeros_state,
 )
 from nnc.optim.schedules import Schedule
-from nnc.optim.transforms import add_decayed_weights, scale_by_learning_rate, zero_count
+from nnc.optim.transforms import add_decayed_weights, stepping, zero_count
 from nnc.typing import DTypeLike
 
 __all__ = [
@@ -96,7 +97,6 @@ def scale_by_ademamix(
         return ScaleByAdemamixState(zero_count(), zero_count(), young, old, filled_squares(where, params, 0.0))
 
     def update_fn(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
-        check_state(where, state, ScaleByAdemamixState)
         count = state.count + 1
         slow, share = _at(b3, state.count_m2), _at(alpha, state.count_m2)
         m1, m2 = first_moment(where, b1, updates, state.m1), first_moment(where, slow, updates, state.m2)
@@ -110,7 +110,7 @@ def scale_by_ademamix(
         u = map_trainable(where, step, "updates", updates, m1=m1, m2=m2, nu=nu)
         return u, ScaleByAdemamixState(count, state.count_m2 + 1, m1, m2, nu)
 
-    return GradientTransformation(init_fn, update_fn)
+    return stateful(where, ScaleByAdemamixState, init_fn, update_fn)
 
 
 @spelled
@@ -145,12 +145,8 @@ def ademamix(
         >>> nnp.round(optimizer.update(nnp.asarray([3.0]), optimizer.init(nnp.ones(1)), nnp.ones(1))[0], 3)
         Array([-0.2], dtype=float32)
     """
-    check_rate("ademamix", learning_rate)
-    return chain(
-        scale_by_ademamix(b1, b2, b3, alpha, eps, eps_root, mu_dtype),
-        add_decayed_weights(weight_decay, mask),
-        scale_by_learning_rate(learning_rate),
-    )
+    moments = scale_by_ademamix(b1, b2, b3, alpha, eps, eps_root, mu_dtype)
+    return stepping("ademamix", learning_rate, moments, add_decayed_weights(weight_decay, mask))
 
 
 class ScaleBySimplifiedAdEMAMixState(NamedTuple):
@@ -200,13 +196,7 @@ def scale_by_simplified_ademamix(
         if not callable(value):
             check_scalar(where, name, value)
 
-    def init_fn(params: Any) -> ScaleBySimplifiedAdEMAMixState:
-        return ScaleBySimplifiedAdEMAMixState(
-            zero_count(), zeros_state(where, params), filled_squares(where, params, 0.0)
-        )
-
     def update_fn(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
-        check_state(where, state, ScaleBySimplifiedAdEMAMixState)
         t, share = state.t + 1, _at(alpha, state.t)
 
         def add(m: Array, g: Any) -> Array:
@@ -222,7 +212,8 @@ def scale_by_simplified_ademamix(
         u = map_trainable(where, step, "updates", updates, m=m, n=n)
         return u, ScaleBySimplifiedAdEMAMixState(t, m, n)
 
-    return GradientTransformation(init_fn, update_fn)
+    init = first_state(where, ScaleBySimplifiedAdEMAMixState)
+    return stateful(where, ScaleBySimplifiedAdEMAMixState, init, update_fn)
 
 
 @spelled
@@ -256,9 +247,5 @@ def simplified_ademamix(
         >>> nnp.round(optimizer.update(nnp.asarray([3.0]), optimizer.init(nnp.ones(1)), nnp.ones(1))[0], 3)
         Array([-0.2], dtype=float32)
     """
-    check_rate("simplified_ademamix", learning_rate)
-    return chain(
-        scale_by_simplified_ademamix(b1, b2, alpha, eps, eps_root),
-        add_decayed_weights(weight_decay, mask),
-        scale_by_learning_rate(learning_rate),
-    )
+    moments = scale_by_simplified_ademamix(b1, b2, alpha, eps, eps_root)
+    return stepping("simplified_ademamix", learning_rate, moments, add_decayed_weights(weight_decay, mask))

@@ -43,9 +43,14 @@ def check_scalar(
     if not (low < value if positive else low <= value) or not value < below:
         start = f"above {low:g}" if positive else f"at least {low:g}"
         end = f" and below {below:g}" if below < math.inf else ""
-        raise user_error(
-            ArgumentError, where, f"{name} is {value!r}; it must be {start}{end}.", fix=f"choose another {name}."
-        )
+        problem = f"{name} is {value!r}; it must be {start}{end}."
+        raise user_error(ArgumentError, where, problem, fix=f"choose another {name}.")
+
+
+def check_scalars(where: str, **values: Any) -> None:
+    """Raises unless all are scalars; Python numbers must be at least 0."""
+    for name, value in values.items():
+        check_scalar(where, name, value)
 
 
 def check_rate(where: str, learning_rate: Any) -> None:
@@ -59,6 +64,14 @@ def check_state(where: str, state: Any, kind: type) -> None:
     if not isinstance(state, kind):
         problem = f"its state is a {type(state).__name__}, not the {kind.__name__} that its init returned."
         fix = "call update(grads, state, params) with state = optimizer.init(params) or the state of the last update."
+        raise user_error(ArgumentTypeError, where, problem, fix=fix)
+
+
+def check_function(where: str, value: Any, grad: Any, value_fn: Any) -> None:
+    """Raises ArgumentTypeError where a function, its value or its gradient was not given to `update`."""
+    if value is None or grad is None or not callable(value_fn):
+        problem = "its update needs the function and its value and gradient at the parameters."
+        fix = "call optimizer.update(grads, state, params, value=value, grad=grads, value_fn=loss)."
         raise user_error(ArgumentTypeError, where, problem, fix=fix)
 
 
@@ -117,8 +130,7 @@ def spread(
             except (KeyError, IndexError, AttributeError, TypeError):
                 here = None
         if is_trainable(leaf) and not is_choice(here):
-            raise user_error(
-                TreeError, where, f"{name} holds {here!r} at {accessor.codify('params')}, not {wanted}.", fix=fix
-            )
+            problem = f"{name} holds {here!r} at {accessor.codify('params')}, not {wanted}."
+            raise user_error(TreeError, where, problem, fix=fix)
         result.append(here if is_choice(here) else None)
     return result

@@ -11,8 +11,8 @@ import nnc.numpy as nnp
 from nnc.array.array import Array, asarray
 from nnc.calls.spelling import spelled
 from nnc.commands.promote import as_operand, astype, with_weakness
-from nnc.errors import ArgumentError, ArgumentTypeError, user_error
-from nnc.optim.arguments import Scalar, check_params, check_scalar, check_state
+from nnc.errors.errors import check_count
+from nnc.optim.arguments import Scalar, check_function, check_params, check_scalar, check_scalars, check_state
 from nnc.optim.base import GradientTransformationExtraArgs, make_state, map_trainable, scalar
 from nnc.optim.base import number as as_number
 from nnc.optim.totals import inner_product, shared
@@ -103,14 +103,11 @@ def scale_by_backtracking_linesearch(
         0.8
     """
     where = "scale_by_backtracking_linesearch"
-    if not isinstance(max_backtracking_steps, int) or max_backtracking_steps < 1:
-        problem = f"max_backtracking_steps is {max_backtracking_steps!r}; it must be an int of at least 1."
-        raise user_error(ArgumentError, where, problem, fix="choose 15.")
+    check_count(where, "max_backtracking_steps", max_backtracking_steps, "choose 15.")
     check_scalar(where, "decrease_factor", decrease_factor, positive=True, below=1.0)
     check_scalar(where, "increase_factor", increase_factor, low=1.0, infinite=True)
     check_scalar(where, "max_learning_rate", max_learning_rate, positive=True)
-    for name, value in (("slope_rtol", slope_rtol), ("atol", atol), ("rtol", rtol)):
-        check_scalar(where, name, value)
+    check_scalars(where, slope_rtol=slope_rtol, atol=atol, rtol=rtol)
 
     def init_fn(params: Any) -> ScaleByBacktrackingLinesearchState:
         grad = make_state(where, nnp.zeros_like, params) if store_grad else None
@@ -124,10 +121,7 @@ def scale_by_backtracking_linesearch(
     ) -> tuple[Any, Any]:  # fmt: skip
         check_state(where, state, ScaleByBacktrackingLinesearchState)
         check_params(where, params)
-        if value is None or grad is None or not callable(value_fn):
-            problem = "its update needs the function and its value and gradient at the parameters."
-            fix = "call optimizer.update(grads, state, params, value=value, grad=grads, value_fn=loss)."
-            raise user_error(ArgumentTypeError, where, problem, fix=fix)
+        check_function(where, value, grad, value_fn)
         dtype = state.learning_rate.dtype
         slope = astype(inner_product(where, "updates", updates, grad=grad), dtype)
         height = with_weakness(astype(scalar(value), dtype), False)

@@ -157,17 +157,42 @@ class EmptyState(NamedTuple):
     """
 
 
-def stateless(where: str, update: Callable[[Any, Any], Any]) -> GradientTransformation:
-    """Returns the transformation whose updates are `update(updates, params)`."""
-
-    def init_fn(params: Any) -> EmptyState:
-        return EmptyState()
+def stateful(
+    where: str,
+    kind: type,
+    init: Init,
+    update: Callable[[Any, Any, Any], tuple[Any, Any]],
+    *,
+    reads_params: bool = False,
+) -> GradientTransformation:
+    """Returns a transformation whose update refuses states that are no `kind`, and the lack of parameters that it reads."""
 
     def update_fn(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
-        check_state(where, state, EmptyState)
+        check_state(where, state, kind)
+        if reads_params:
+            check_params(where, params)
+        return update(updates, state, params)
+
+    return GradientTransformation(init, update_fn)
+
+
+def stateless(where: str, update: Callable[[Any, Any], Any], *, reads_params: bool = False) -> GradientTransformation:
+    """Returns the transformation whose updates are `update(updates, params)`."""
+
+    def update_fn(updates: Any, state: Any, params: Any) -> tuple[Any, Any]:
         return update(updates, params), state
 
-    return GradientTransformation(init_fn, update_fn)
+    return stateful(where, EmptyState, lambda params: EmptyState(), update_fn, reads_params=reads_params)
+
+
+def leafwise(where: str, function: Callable[..., Any], *, reads_params: bool = False) -> GradientTransformation:
+    """Returns the transformation that applies `function` to each update, and with `reads_params` to its parameter, too."""
+
+    def update(updates: Any, params: Any) -> Any:
+        others = {"params": params} if reads_params else {}
+        return map_trainable(where, function, "updates", updates, **others)
+
+    return stateless(where, update, reads_params=reads_params)
 
 
 @spelled

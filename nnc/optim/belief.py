@@ -8,8 +8,8 @@ import nnc.numpy as nnp
 from nnc.array.array import Array, asarray
 from nnc.calls.spelling import spelled
 from nnc.commands.promote import astype
-from nnc.optim.arguments import Mask, Scalar, check_rate, check_scalar, check_state
-from nnc.optim.base import GradientTransformation, chain, make_state, map_trainable, number, widen
+from nnc.optim.arguments import Mask, Scalar, check_scalars
+from nnc.optim.base import GradientTransformation, make_state, map_trainable, number, stateful, widen
 from nnc.optim.clipping import squared_magnitude
 from nnc.optim.moments import (
     Correction,
@@ -19,10 +19,11 @@ from nnc.optim.moments import (
     divide,
     filled_squares,
     first_moment,
-    zeros_state,
+    first_state,
+    unbiased_moments,
 )
 from nnc.optim.schedules import Schedule
-from nnc.optim.transforms import add_decayed_weights, scale_by_learning_rate, zero_count, zeros_for
+from nnc.optim.transforms import add_decayed_weights, stepping, zero_count, zeros_for
 
 __all__ = ["ScaleByBeliefState", "acprop", "adabelief", "scale_by_acprop", "scale_by_belief", "scale_by_yogi", "yogi"]
 
@@ -46,10 +47,6 @@ class ScaleByBeliefState(NamedTuple):
     count: Any
     mu: Any
     nu: Any
-
-
-def _start_belief(where: str, params: Any) -> ScaleByBeliefState:
-    return ScaleByBeliefState(zero_count(), zeros_state(where, params), filled_squares(where, params, 0.0))
 
 
 def _spread(where: str, decay: Scalar, eps_root: Scalar, updates: Any, mu: Any, nu: Any) -> Any:
@@ -86,27 +83,21 @@ def scale_by_belief(
     """
     where = "scale_by_belief"
     check_decays(where, b1=b1, b2=b2)
-    check_scalar(where, "eps", eps)
-    check_scalar(where, "eps_root", eps_root)
+    check_scalars(where, eps=eps, eps_root=eps_root)
 
     def update_fn(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
-        check_state(where, state, ScaleByBeliefState)
         count = state.count + 1
         mu = first_moment(where, b1, updates, state.mu)
         nu = _spread(where, b2, eps_root, updates, mu, state.nu)
-        correct_mu, correct_nu = Correction(b1, count, updates if nesterov else mu), Correction(b2, count, nu)
-        correct_next = Correction(b1, count + 1, *([mu] if nesterov else []))
+        mean, correct_nu = unbiased_moments(b1, b2, count, updates, mu, nu, nesterov)
 
         def step(g: Array, m: Array, v: Array) -> Array:
-            wide = widen(g)
-            d = number(b1, wide.dtype)
-            m_hat = correct_next(m) * d + correct_mu(wide) * (1 - d) if nesterov else correct_mu(m)
-            return divide(m_hat, correct_nu(v), eps, 0.0, g.dtype)
+            return divide(mean(g, m), correct_nu(v), eps, 0.0, g.dtype)
 
         u = map_trainable(where, step, "updates", updates, mu=mu, nu=nu)
         return u, ScaleByBeliefState(count, mu, nu)
 
-    return GradientTransformation(lambda params: _start_belief(where, params), update_fn)
+    return stateful(where, ScaleByBeliefState, first_state(where, ScaleByBeliefState), update_fn)
 
 
 @spelled
@@ -132,8 +123,7 @@ def adabelief(
         >>> nnp.round(optimizer.update(nnp.asarray([3.0]), optimizer.init(nnp.ones(1)))[0], 3)
         Array([-0.2], dtype=float32)
     """
-    check_rate("adabelief", learning_rate)
-    return chain(scale_by_belief(b1, b2, eps, eps_root, nesterov=nesterov), scale_by_learning_rate(learning_rate))
+    return stepping("adabelief", learning_rate, scale_by_belief(b1, b2, eps, eps_root, nesterov=nesterov))
 
 
 # -- Acprop ------------------------------------------------------------------------------------------------------------
@@ -162,11 +152,9 @@ def scale_by_acprop(
     """
     where = "scale_by_acprop"
     check_decays(where, b1=b1, b2=b2)
-    check_scalar(where, "eps", eps)
-    check_scalar(where, "eps_root", eps_root)
+    check_scalars(where, eps=eps, eps_root=eps_root)
 
     def update_fn(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
-        check_state(where, state, ScaleByBeliefState)
         first = state.count == 0
         mu = first_moment(where, b1, updates, state.mu)
         nu = _spread(where, b2, eps_root, updates, state.mu, state.nu)
@@ -178,7 +166,7 @@ def scale_by_acprop(
         u = map_trainable(where, step, "updates", updates, nu=state.nu)
         return u, ScaleByBeliefState(state.count + 1, mu, nu)
 
-    return GradientTransformation(lambda params: _start_belief(where, params), update_fn)
+    return stateful(where, ScaleByBeliefState, first_state(where, ScaleByBeliefState), update_fn)
 
 
 @spelled
@@ -206,12 +194,8 @@ def acprop(
         >>> optimizer.update(nnp.asarray([3.0]), optimizer.init(nnp.ones(1)), nnp.ones(1))[0]
         Array([-0.3], dtype=float32)
     """
-    check_rate("acprop", learning_rate)
-    return chain(
-        scale_by_acprop(b1, b2, eps, eps_root),
-        add_decayed_weights(weight_decay, mask),
-        scale_by_learning_rate(learning_rate),
-    )
+    moments = scale_by_acprop(b1, b2, eps, eps_root)
+    return stepping("acprop", learning_rate, moments, add_decayed_weights(weight_decay, mask))
 
 
 # -- Yogi --------------------------------------------------------------------------------------------------------------
@@ -242,8 +226,7 @@ def scale_by_yogi(
     """
     where = "scale_by_yogi"
     check_decays(where, b1=b1, b2=b2)
-    for name, value in (("eps", eps), ("eps_root", eps_root), ("initial_accumulator_value", initial_accumulator_value)):
-        check_scalar(where, name, value)
+    check_scalars(where, eps=eps, eps_root=eps_root, initial_accumulator_value=initial_accumulator_value)
 
     def fill(x: Array) -> Array:
         return x + number(initial_accumulator_value, x.dtype)
@@ -254,7 +237,6 @@ def scale_by_yogi(
         return ScaleByAdamState(zero_count(), mu, nu)
 
     def update_fn(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
-        check_state(where, state, ScaleByAdamState)
         count = state.count + 1
         mu = first_moment(where, b1, updates, state.mu)
 
@@ -271,7 +253,7 @@ def scale_by_yogi(
         u = map_trainable(where, step, "updates", updates, mu=mu, nu=nu)
         return u, ScaleByAdamState(count, mu, nu)
 
-    return GradientTransformation(init_fn, update_fn)
+    return stateful(where, ScaleByAdamState, init_fn, update_fn)
 
 
 @spelled
@@ -294,5 +276,4 @@ def yogi(
         >>> nnp.round(optimizer.update(nnp.asarray([3.0]), optimizer.init(nnp.ones(1)))[0], 3)
         Array([-0.1], dtype=float32)
     """
-    check_rate("yogi", learning_rate)
-    return chain(scale_by_yogi(b1, b2, eps), scale_by_learning_rate(learning_rate))
+    return stepping("yogi", learning_rate, scale_by_yogi(b1, b2, eps))

@@ -13,7 +13,7 @@ from nnc.calls.spelling import spelled
 from nnc.commands.promote import as_operand, astype
 from nnc.errors import ArgumentError, ArgumentTypeError, user_error
 from nnc.errors.errors import check_choice
-from nnc.optim.arguments import Scalar, check_params, check_rate, check_scalar, check_state
+from nnc.optim.arguments import Scalar, check_params, check_rate, check_scalar, check_scalars, check_state
 from nnc.optim.base import (
     EmptyState,
     GradientTransformation,
@@ -52,9 +52,8 @@ def loss_value(where: str, value: Any, dtype: dtypes.DType) -> Array:
     """
     fix = "call value, grads = nnc.value_and_grad(loss)(params), then update(grads, state, params, value=value)."
     if value is None:
-        raise user_error(
-            ArgumentTypeError, where, "its update reads the value of the loss, which was not given.", fix=fix
-        )
+        problem = "its update reads the value of the loss, which was not given."
+        raise user_error(ArgumentTypeError, where, problem, fix=fix)
     value = scalar(value)
     if value.shape != ():
         raise user_error(ArgumentError, where, f"value has shape {value.shape}, it must be one number.", fix=fix)
@@ -92,8 +91,7 @@ def scale_by_polyak(
     """
     where = "scale_by_polyak"
     check_scalar(where, "f_min", f_min, low=-np.inf)
-    check_scalar(where, "max_learning_rate", max_learning_rate)
-    check_scalar(where, "eps", eps)
+    check_scalars(where, max_learning_rate=max_learning_rate, eps=eps)
     check_choice(where, "variant", variant, ("sps", "sps+"))
 
     def update_fn(updates: Any, state: Any, params: Any = None, *, value: Any = None, **extra: Any) -> tuple[Any, Any]:

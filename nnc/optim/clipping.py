@@ -16,8 +16,8 @@ from nnc.commands.promote import astype, promote, result_dtype
 from nnc.errors import ShapeError, user_error
 from nnc.numpy.norms import wide_euclidean
 from nnc.numpy.scaling import scaled_sum_of_squares
-from nnc.optim.arguments import Scalar, check_params, check_scalar, is_trainable
-from nnc.optim.base import GradientTransformation, map_trainable, number, stateless, widen
+from nnc.optim.arguments import Scalar, check_scalar, is_trainable
+from nnc.optim.base import GradientTransformation, leafwise, map_trainable, number, stateless, widen
 from nnc.typing import ArrayLike
 
 __all__ = [
@@ -97,7 +97,7 @@ def clip(max_delta: Scalar) -> GradientTransformation:
         bound = number(max_delta, u.dtype)
         return nnp.minimum(nnp.maximum(u, -bound), bound)
 
-    return stateless("clip", lambda updates, params: map_trainable("clip", limit, "updates", updates))
+    return leafwise("clip", limit)
 
 
 def rms(x: Array) -> Array:
@@ -161,7 +161,7 @@ def _clip_each(where: str, bound: Scalar, size: Callable[[Array], Array]) -> Gra
         here = size(wide)
         return astype(_shrink(wide, here, number(bound, here.dtype)), u.dtype)
 
-    return stateless(where, lambda updates, params: map_trainable(where, shrink, "updates", updates))
+    return leafwise(where, shrink)
 
 
 @spelled
@@ -198,11 +198,7 @@ def adaptive_grad_clip(
         limit = nnp.maximum(p_norm, number(eps, p_norm.dtype)) * number(clipping, p_norm.dtype)
         return astype(_shrink(wide, u_norm, limit), u.dtype)
 
-    def update(updates: Any, params: Any) -> Any:
-        check_params(where, params)
-        return map_trainable(where, shrink, "updates", updates, params=params)
-
-    return stateless(where, update)
+    return leafwise(where, shrink, reads_params=True)
 
 
 @spelled

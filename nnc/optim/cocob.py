@@ -9,8 +9,8 @@ from nnc.array.array import Array, asarray
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
 from nnc.commands.promote import as_operand, astype
-from nnc.optim.arguments import Mask, Scalar, check_params, check_rate, check_scalar, check_state
-from nnc.optim.base import GradientTransformation, chain, make_state, map_trainable, number, widen
+from nnc.optim.arguments import Mask, Scalar, check_rate, check_scalar
+from nnc.optim.base import GradientTransformation, chain, make_state, map_trainable, number, stateful, widen
 from nnc.optim.moments import filled_squares, zeros_state
 from nnc.optim.schedules import Schedule
 from nnc.optim.totals import copies
@@ -73,8 +73,6 @@ def scale_by_cocob(alpha: Scalar = 100.0, eps: Scalar = 1e-8) -> GradientTransfo
         return COCOBState(copies(where, params), zeros_state(where, params), first, none, sums)
 
     def update_fn(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
-        check_state(where, state, COCOBState)
-        check_params(where, params)
 
         def away(p0: Array, p: Any) -> Array:
             wide = widen(p0)
@@ -104,7 +102,7 @@ def scale_by_cocob(alpha: Scalar = 100.0, eps: Scalar = 1e-8) -> GradientTransfo
         )
         return u, COCOBState(state.init_particles, sums, scale, totals, reward)
 
-    return GradientTransformation(init_fn, update_fn)
+    return stateful(where, COCOBState, init_fn, update_fn, reads_params=True)
 
 
 @spelled

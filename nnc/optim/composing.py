@@ -12,15 +12,16 @@ from nnc.calls.spelling import spelled
 from nnc.commands.promote import astype
 from nnc.errors import ArgumentError, ArgumentTypeError, user_error
 from nnc.errors.errors import check_count, shorten
+from nnc.optim import base
 from nnc.optim.arguments import Mask, check_state, mask_leaves
 from nnc.optim.base import (
-    EmptyState,
     GradientTransformation,
     GradientTransformationExtraArgs,
     check_transformation,
     extended,
     map_trainable,
     run_update,
+    stateful,
     widen,
 )
 from nnc.optim.linesearch import ravel, unravel
@@ -121,11 +122,7 @@ def stateless(f: Callable[[Any, Any], Any]) -> GradientTransformation:
     """
     _check_function("stateless", f)
 
-    def update_fn(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
-        check_state("stateless", state, EmptyState)
-        return f(updates, params), state
-
-    return GradientTransformation(lambda params: EmptyState(), update_fn)
+    return base.stateless("stateless", f)
 
 
 @spelled
@@ -146,20 +143,18 @@ def stateless_with_tree_map(f: Callable[[Any, Any], Any]) -> GradientTransformat
     where = "stateless_with_tree_map"
     _check_function(where, f)
 
-    def update_fn(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
-        check_state(where, state, EmptyState)
+    def update(updates: Any, params: Any) -> Any:
         if params is None:
-            return map_trainable(where, lambda u: f(u, None), "updates", updates), state
-        return map_trainable(where, f, "updates", updates, params=params), state
+            return map_trainable(where, lambda u: f(u, None), "updates", updates)
+        return map_trainable(where, f, "updates", updates, params=params)
 
-    return GradientTransformation(lambda params: EmptyState(), update_fn)
+    return base.stateless(where, update)
 
 
 def _check_function(where: str, f: Any) -> None:
     if not callable(f):
-        raise user_error(
-            ArgumentTypeError, where, f"f is {shorten(f)}, not a function.", fix="pass f(updates, params)."
-        )
+        problem = f"f is {shorten(f)}, not a function."
+        raise user_error(ArgumentTypeError, where, problem, fix="pass f(updates, params).")
 
 
 @spelled
@@ -232,7 +227,6 @@ def apply_every(k: int = 1) -> GradientTransformation:
     check_count(where, "k", k, "choose 4.")
 
     def update_fn(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
-        check_state(where, state, ApplyEvery)
         begins, ends = state.count == 0, state.count == k - 1
 
         def add(total: Array, u: Any) -> Array:
@@ -246,7 +240,7 @@ def apply_every(k: int = 1) -> GradientTransformation:
         u = map_trainable(where, give, "updates", updates, grad_acc=total)
         return u, ApplyEvery((state.count + 1) % k, total)
 
-    return GradientTransformation(lambda params: ApplyEvery(zero_count(), zeros_state(where, params)), update_fn)
+    return stateful(where, ApplyEvery, lambda params: ApplyEvery(zero_count(), zeros_state(where, params)), update_fn)
 
 
 @spelled

@@ -75,7 +75,8 @@ def compressed(
     check_transformation(_WHERE, "optimizer", optimizer)
     check_axis_name(_WHERE, axis_name)
     sent_in = _check_sizes(dtype, fraction)
-    count = _number_of_processes() if places is None else places
+    processes = world()
+    count = (1 if processes is None else processes.size) if places is None else places
     check_count(_WHERE, "places", count, "pass the number of places along the axis.")
 
     def init(params: Any) -> Any:
@@ -105,11 +106,6 @@ def compressed(
     return extended(init, update, optimizer)
 
 
-def _number_of_processes() -> int:
-    found = world()
-    return 1 if found is None else found.size
-
-
 def _rounded_sum(x: Any, dtype: Any, axis: NamedAxis) -> Any:
     """Returns the sum of vectors, rounded to `dtype` before they travel and once behind it; each place adds a part."""
     size = spec_of(x).size
@@ -137,13 +133,11 @@ def _check_sizes(dtype: Any, fraction: Any) -> Any:
         fix = 'pass dtype="bfloat16" or fraction=0.01, or use the optimizer itself.'
         raise user_error(ArgumentError, _WHERE, problem, fix=fix)
     if fraction is not None and (isinstance(fraction, bool) or not isinstance(fraction, (int, float))):
-        raise user_error(
-            ArgumentTypeError, _WHERE, f"fraction must be a number, it is {fraction!r}.", fix="pass for example 0.01."
-        )
+        problem = f"fraction must be a number, it is {fraction!r}."
+        raise user_error(ArgumentTypeError, _WHERE, problem, fix="pass for example 0.01.")
     if fraction is not None and not 0 < fraction <= 1:
-        raise user_error(
-            ArgumentError, _WHERE, f"fraction is {fraction}.", fix="pass a number above 0 and at most 1, such as 0.01."
-        )
+        problem = f"fraction is {fraction}."
+        raise user_error(ArgumentError, _WHERE, problem, fix="pass a number above 0 and at most 1, such as 0.01.")
     found = None if dtype is None else dtypes.as_dtype(dtype)
     if found is not None and found not in (dtypes.bfloat16, dtypes.float16):
         fix = 'pass "bfloat16" or "float16".'

@@ -52,12 +52,29 @@ def run_if(pred: Any, on_true: Callable[[], Any], on_false: Callable[[], Any]) -
     return tree.map(lambda x: next(chosen) if tree.is_array(x) else x, result)
 
 
-def _check(where: str, inner: Any, condition: Any) -> None:
+def _conditionally(
+    where: str, kind: Any, inner: GradientTransformation, condition: Any, forward_extra_args: bool,
+    otherwise: Callable[[Any], Any],
+) -> GradientTransformationExtraArgs:  # fmt: skip
+    """Returns the transformation that makes the updates of `inner` where the condition holds, else those of `otherwise`."""
     check_transformation(where, "inner", inner)
     if not callable(condition):
         problem = f"should_transform_fn is {shorten(condition)}, not a function of the step."
         fix = "write should_transform_fn=lambda step: step % 10 == 0."
         raise user_error(ArgumentTypeError, where, problem, fix=fix)
+
+    def update_fn(updates: Any, state: Any, params: Any = None, **extra: Any) -> tuple[Any, Any]:
+        check_state(where, state, kind)
+        new, inner_state = run_if(
+            condition(state.step, **(extra if forward_extra_args else {})),
+            lambda: run_update(inner, updates, state.inner_state, params, extra),
+            lambda: (otherwise(updates), state.inner_state),
+        )
+        return new, kind(inner_state=inner_state, step=state.step + 1)
+
+    return GradientTransformationExtraArgs(
+        lambda params: kind(inner_state=inner.init(params), step=zero_count()), update_fn
+    )
 
 
 class ConditionallyTransformState(NamedTuple):
@@ -118,21 +135,10 @@ def conditionally_transform(
         [2.]
         [1.]
     """
-    where = "conditionally_transform"
-    _check(where, inner, should_transform_fn)
-
-    def update_fn(updates: Any, state: Any, params: Any = None, **extra: Any) -> tuple[Any, Any]:
-        check_state(where, state, ConditionallyTransformState)
-        new, inner_state = run_if(
-            should_transform_fn(state.step, **(extra if forward_extra_args else {})),
-            lambda: run_update(inner, updates, state.inner_state, params, extra),
-            lambda: (updates, state.inner_state),
-        )
-        return new, ConditionallyTransformState(inner_state, state.step + 1)
-
-    return GradientTransformationExtraArgs(
-        lambda params: ConditionallyTransformState(inner.init(params), zero_count()), update_fn
-    )
+    return _conditionally(
+        "conditionally_transform", ConditionallyTransformState, inner, should_transform_fn, forward_extra_args,
+        lambda updates: updates,
+    )  # fmt: skip
 
 
 @spelled
@@ -159,20 +165,10 @@ def conditionally_mask(
         [-1.]
     """
     where = "conditionally_mask"
-    _check(where, inner, should_transform_fn)
-
-    def update_fn(updates: Any, state: Any, params: Any = None, **extra: Any) -> tuple[Any, Any]:
-        check_state(where, state, ConditionallyMaskState)
-        new, inner_state = run_if(
-            should_transform_fn(state.step, **(extra if forward_extra_args else {})),
-            lambda: run_update(inner, updates, state.inner_state, params, extra),
-            lambda: (map_trainable(where, nnp.zeros_like, "updates", updates), state.inner_state),
-        )
-        return new, ConditionallyMaskState(state.step + 1, inner_state)
-
-    return GradientTransformationExtraArgs(
-        lambda params: ConditionallyMaskState(zero_count(), inner.init(params)), update_fn
-    )
+    return _conditionally(
+        where, ConditionallyMaskState, inner, should_transform_fn, forward_extra_args,
+        lambda updates: map_trainable(where, nnp.zeros_like, "updates", updates),
+    )  # fmt: skip
 
 
 # -- skipped gradients -------------------------------------------------------------------------------------------------

@@ -13,8 +13,17 @@ from nnc.base import dtypes
 from nnc.calls.spelling import spelled
 from nnc.commands.promote import as_operand, astype
 from nnc.errors import DTypeError, user_error
-from nnc.optim.arguments import Scalar, check_params, check_scalar, check_state
-from nnc.optim.base import GradientTransformation, make_state, map_trainable, number, stateless, widen
+from nnc.optim.arguments import Scalar, check_scalar
+from nnc.optim.base import (
+    GradientTransformation,
+    leafwise,
+    make_state,
+    map_trainable,
+    number,
+    stateful,
+    stateless,
+    widen,
+)
 from nnc.optim.clipping import global_norm, norm
 
 __all__ = [
@@ -45,7 +54,7 @@ def centralize() -> GradientTransformation:
         wide = widen(u)
         return astype(wide - nnp.mean(wide, axis=tuple(range(1, u.ndim)), keepdims=True), u.dtype)
 
-    return stateless("centralize", lambda updates, params: map_trainable("centralize", centre, "updates", updates))
+    return leafwise("centralize", centre)
 
 
 @spelled
@@ -107,11 +116,7 @@ def scale_by_size(where: str, min_scale: Scalar, size_of: Callable[[Array], Arra
         size = size_of(astype(asarray(p), wide.dtype))
         return astype(wide * nnp.maximum(size, number(min_scale, size.dtype)), u.dtype)
 
-    def update(updates: Any, params: Any) -> Any:
-        check_params(where, params)
-        return map_trainable(where, multiply, "updates", updates, params=params)
-
-    return stateless(where, update)
+    return leafwise(where, multiply, reads_params=True)
 
 
 @spelled
@@ -139,11 +144,7 @@ def keep_params_nonnegative() -> GradientTransformation:
         at = astype(as_operand(p), wide.dtype)
         return astype(nnp.where(at + wide < 0, -at, wide), u.dtype)
 
-    def update(updates: Any, params: Any) -> Any:
-        check_params(where, params)
-        return map_trainable(where, bound, "updates", updates, params=params)
-
-    return stateless(where, update)
+    return leafwise(where, bound, reads_params=True)
 
 
 class ZeroNansState(NamedTuple):
@@ -178,8 +179,7 @@ def zero_nans() -> GradientTransformation:
         return ZeroNansState(make_state(where, lambda p: asarray(np.array(False)), params))
 
     def update_fn(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
-        check_state(where, state, ZeroNansState)
         found = make_state(where, lambda u: nnp.any(nnp.isnan(u)), updates)
         return map_trainable(where, lambda u: nnp.where(nnp.isnan(u), 0, u), "updates", updates), ZeroNansState(found)
 
-    return GradientTransformation(init_fn, update_fn)
+    return stateful(where, ZeroNansState, init_fn, update_fn)

@@ -12,12 +12,12 @@ from nnc.base import dtypes
 from nnc.calls.spelling import spelled
 from nnc.commands.promote import as_operand, astype
 from nnc.errors import ArgumentError, user_error
-from nnc.optim.arguments import Mask, Scalar, check_params, check_rate, check_scalar, check_state
-from nnc.optim.base import GradientTransformation, chain, identity, make_state, map_trainable, number, widen
+from nnc.optim.arguments import Mask, Scalar, check_params, check_scalar
+from nnc.optim.base import GradientTransformation, identity, make_state, map_trainable, number, stateful, widen
 from nnc.optim.clipping import global_norm, norm, squared_magnitude
 from nnc.optim.schedules import Schedule
 from nnc.optim.totals import broadcast_like, copies, shared, squared_norm
-from nnc.optim.transforms import add_decayed_weights, scale_by_learning_rate, scaled
+from nnc.optim.transforms import add_decayed_weights, scaled, stepping
 from nnc.typing import DTypeLike
 
 __all__ = [
@@ -107,8 +107,6 @@ def scale_by_dog(init_step: InitStep, eps: Scalar = 1e-8) -> GradientTransformat
         return DoGState(asarray(np.array(True)), copies(where, params), distance, shared(0.0, params))
 
     def update_fn(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
-        check_state(where, state, DoGState)
-        check_params(where, params)
         dtype = state.max_dist.dtype
         distance = nnp.maximum(state.max_dist, astype(global_norm(_apart(where, params, state.init_params)), dtype))
         total = state.sum_sq_norm_grads + astype(squared_norm(where, updates), dtype)
@@ -118,7 +116,7 @@ def scale_by_dog(init_step: InitStep, eps: Scalar = 1e-8) -> GradientTransformat
         new_state = DoGState(asarray(np.array(False)), state.init_params, distance, total)
         return scaled(where, updates, rate), new_state
 
-    return GradientTransformation(init_fn, update_fn)
+    return stateful(where, DoGState, init_fn, update_fn, reads_params=True)
 
 
 def _divide(x: Array, y: Array) -> Array:
@@ -153,9 +151,8 @@ def dog(
         >>> nnp.round(optimizer.update(nnp.asarray([3.0, 4.0]), optimizer.init(nnp.ones(2)), nnp.ones(2))[0], 3)
         Array([-0.3, -0.4], dtype=float32)
     """
-    check_rate("dog", learning_rate)
     decay = identity() if weight_decay is None else add_decayed_weights(weight_decay, mask)
-    return chain(decay, scale_by_dog(init_step, eps), scale_by_learning_rate(learning_rate))
+    return stepping("dog", learning_rate, decay, scale_by_dog(init_step, eps))
 
 
 # -- DoWG --------------------------------------------------------------------------------------------------------------
@@ -210,8 +207,6 @@ def scale_by_dowg(init_estim_sq_dist: Scalar | None = None, eps: Scalar = 1e-4) 
         return DoWGState(copies(where, params), shared(0.0, params), shared(first, params))
 
     def update_fn(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
-        check_state(where, state, DoWGState)
-        check_params(where, params)
         dtype = state.estim_sq_dist.dtype
         away = astype(squared_norm(where, _apart(where, params, state.init_params)), dtype)
         distance = nnp.maximum(state.estim_sq_dist, away)
@@ -219,7 +214,7 @@ def scale_by_dowg(init_estim_sq_dist: Scalar | None = None, eps: Scalar = 1e-4) 
         rate = distance / (nnp.sqrt(total) + number(eps, dtype))
         return scaled(where, updates, rate), DoWGState(state.init_params, total, distance)
 
-    return GradientTransformation(init_fn, update_fn)
+    return stateful(where, DoWGState, init_fn, update_fn, reads_params=True)
 
 
 @spelled
@@ -247,9 +242,8 @@ def dowg(
         >>> nnp.round(optimizer.update(nnp.asarray([3.0, 4.0]), optimizer.init(nnp.ones(2)), nnp.ones(2))[0], 3)
         Array([-0.3, -0.4], dtype=float32)
     """
-    check_rate("dowg", learning_rate)
     decay = identity() if weight_decay is None else add_decayed_weights(weight_decay, mask)
-    return chain(decay, scale_by_dowg(init_estim_sq_dist, eps), scale_by_learning_rate(learning_rate))
+    return stepping("dowg", learning_rate, decay, scale_by_dowg(init_estim_sq_dist, eps))
 
 
 # -- by arrays ---------------------------------------------------------------------------------------------------------
@@ -317,8 +311,6 @@ def scale_by_distance_over_gradients(
         )
 
     def update_fn(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
-        check_state(where, state, ScaleByDistanceOverGradientsState)
-        check_params(where, params)
         map_trainable(where, lambda u, p: u, "updates", updates, params=params)  # checks structure and shapes
         away = map_trainable(where, norm, "init_params", _apart(where, params, state.init_params))
         squares = map_trainable(where, lambda u: nnp.sum(squared_magnitude(widen(u))), "updates", updates)
@@ -341,4 +333,4 @@ def scale_by_distance_over_gradients(
         )
         return u, ScaleByDistanceOverGradientsState(distances, sums, state.init_params)
 
-    return GradientTransformation(init_fn, update_fn)
+    return stateful(where, ScaleByDistanceOverGradientsState, init_fn, update_fn, reads_params=True)

@@ -13,13 +13,14 @@ from nnc import tree
 from nnc.array.array import Array, asarray
 from nnc.calls.spelling import spelled
 from nnc.commands.promote import astype
-from nnc.errors import ArgumentError, ShapeError, user_error
-from nnc.optim.arguments import Mask, Scalar, check_params, check_rate, check_scalar, check_state, is_trainable, spread
-from nnc.optim.base import GradientTransformation, chain, check_transformation, number, run_update, widen
+from nnc.errors import ShapeError, user_error
+from nnc.errors.errors import check_count
+from nnc.optim.arguments import Mask, Scalar, check_params, check_scalar, is_trainable, spread
+from nnc.optim.base import GradientTransformation, check_transformation, number, run_update, stateful, widen
 from nnc.optim.conditions import run_if
 from nnc.optim.moments import scale_by_adam
 from nnc.optim.schedules import Schedule
-from nnc.optim.transforms import add_decayed_weights, scale_by_learning_rate, zero_count
+from nnc.optim.transforms import add_decayed_weights, stepping, zero_count
 
 __all__ = ["GaLoreDimensionNumbers", "GaLoreState", "galore", "scale_by_galore"]
 
@@ -129,14 +130,8 @@ def scale_by_galore(
         (3, 2)
     """
     where = "scale_by_galore"
-    for name, value in (("rank", rank), ("update_proj_gap", update_proj_gap)):
-        if not isinstance(value, int) or value < 1:
-            raise user_error(
-                ArgumentError,
-                where,
-                f"{name} is {value!r}; it must be an int of at least 1.",
-                fix=f"choose another {name}.",
-            )
+    check_count(where, "rank", rank, "choose another rank.")
+    check_count(where, "update_proj_gap", update_proj_gap, "choose another update_proj_gap.")
     check_scalar(where, "scale", scale)
     base = scale_by_adam() if base_optimizer is None else base_optimizer
     check_transformation(where, "base_optimizer", base)
@@ -173,7 +168,6 @@ def scale_by_galore(
         return GaLoreState(zero_count(), inner, tree.unflatten_like(params, bases))
 
     def update_fn(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
-        check_state(where, state, GaLoreState)
         forms, leaves, kept = layouts(updates), tree.leaves(updates), iter(tree.leaves(state.projector))
         due = state.count % update_proj_gap == 0
         bases: list[Any] = []
@@ -195,7 +189,7 @@ def scale_by_galore(
         projector = tree.unflatten_like(updates, bases)
         return tree.unflatten_like(updates, whole), GaLoreState(state.count + 1, inner, projector)
 
-    return GradientTransformation(init_fn, update_fn)
+    return stateful(where, GaLoreState, init_fn, update_fn)
 
 
 def _renewed(due: Array, g: Array, old: Array) -> Any:
@@ -241,9 +235,5 @@ def galore(
         >>> [x.shape for x in nnc.tree.leaves(optimizer.init(params)) if x.ndim]  # two moments and the basis
         [(1, 2), (1, 2), (3, 1)]
     """
-    check_rate("galore", learning_rate)
-    return chain(
-        scale_by_galore(rank, update_proj_gap, scale, base_optimizer, weight_dimension_numbers),
-        add_decayed_weights(weight_decay, mask),
-        scale_by_learning_rate(learning_rate),
-    )
+    projected = scale_by_galore(rank, update_proj_gap, scale, base_optimizer, weight_dimension_numbers)
+    return stepping("galore", learning_rate, projected, add_decayed_weights(weight_decay, mask))

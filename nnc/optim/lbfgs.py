@@ -12,8 +12,8 @@ from nnc.base import dtypes
 from nnc.calls.spelling import spelled
 from nnc.commands.promote import astype
 from nnc.errors.errors import check_count
-from nnc.optim.arguments import Scalar, check_params, check_rate, check_state
-from nnc.optim.base import GradientTransformation, chain, check_transformation, map_trainable
+from nnc.optim.arguments import Scalar, check_params, check_rate
+from nnc.optim.base import GradientTransformation, chain, check_transformation, map_trainable, stateful
 from nnc.optim.linesearch import inner, ravel, scale_by_zoom_linesearch, unravel
 from nnc.optim.schedules import Schedule
 from nnc.optim.transforms import scale, scale_by_learning_rate, zero_count
@@ -81,8 +81,6 @@ def scale_by_lbfgs(memory_size: int = 10, scale_init_precond: bool = True) -> Gr
         return ScaleByLBFGSState(zero_count(), nnp.zeros_like(flat), nnp.zeros_like(flat), rows, rows, weights)
 
     def update_fn(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
-        check_state(where, state, ScaleByLBFGSState)
-        check_params(where, params)
         map_trainable(where, lambda u, p: u, "updates", updates, params=params)  # checks structure and shapes
         at, g = ravel(params), astype(ravel(updates), state.updates.dtype)
         seen = state.count > 0
@@ -100,7 +98,7 @@ def scale_by_lbfgs(memory_size: int = 10, scale_init_precond: bool = True) -> Gr
         new_state = ScaleByLBFGSState(state.count + 1, at, g, steps, changes, weights)
         return unravel(updates, u), new_state
 
-    return GradientTransformation(init_fn, update_fn)
+    return stateful(where, ScaleByLBFGSState, init_fn, update_fn, reads_params=True)
 
 
 def reciprocal(x: Array) -> Array:

@@ -18,8 +18,8 @@ from nnc.array.array import Array, asarray
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
 from nnc.commands.promote import as_operand, astype, result_dtype, with_weakness
-from nnc.errors import ArgumentError, ArgumentTypeError, TreeError, user_error
-from nnc.optim.arguments import Scalar, check_params, check_scalar, check_state, is_trainable
+from nnc.errors import ArgumentError, TreeError, user_error
+from nnc.optim.arguments import Scalar, check_function, check_params, check_scalars, check_state, is_trainable
 from nnc.optim.backtracking import ScaleByBacktrackingLinesearchState
 from nnc.optim.base import GradientTransformationExtraArgs, make_state, map_trainable, scalar
 from nnc.optim.precision import select_tree
@@ -304,8 +304,7 @@ def scale_by_zoom_linesearch(
     if initial_guess_strategy not in ("one", "keep") or max_linesearch_steps < 1:
         problem = f"initial_guess_strategy is {initial_guess_strategy!r}, max_linesearch_steps {max_linesearch_steps}."
         raise user_error(ArgumentError, where, problem, fix='choose "one" or "keep", and at least one step.')
-    for name, number in (("tol", tol), ("slope_rtol", slope_rtol), ("curv_rtol", curv_rtol)):
-        check_scalar(where, name, number)
+    check_scalars(where, tol=tol, slope_rtol=slope_rtol, curv_rtol=curv_rtol)
     rules = SearchRules(
         max_linesearch_steps, max_learning_rate, tol, increase_factor, slope_rtol, curv_rtol, approx_dec_rtol,
         stepsize_precision,
@@ -323,10 +322,7 @@ def scale_by_zoom_linesearch(
     ) -> tuple[Any, Any]:  # fmt: skip
         check_state(where, state, ScaleByZoomLinesearchState)
         check_params(where, params)
-        if value is None or grad is None or not callable(value_fn):
-            problem = "its update needs the function and its value and gradient at the parameters."
-            fix = "call optimizer.update(grads, state, params, value=value, grad=grads, value_fn=loss)."
-            raise user_error(ArgumentTypeError, where, problem, fix=fix)
+        check_function(where, value, grad, value_fn)
         map_trainable(where, lambda u, p, g: u, "updates", updates, params=params, grad=grad)  # checks the shapes
         along, at, gradient = ravel(updates), ravel(params), ravel(grad)
         dtype = _real(at.dtype)

@@ -8,8 +8,8 @@ import nnc.numpy as nnp
 from nnc.array.array import Array, asarray
 from nnc.calls.spelling import spelled
 from nnc.commands.promote import as_operand, astype
-from nnc.optim.arguments import Scalar, check_params, check_rate, check_scalar, check_state
-from nnc.optim.base import GradientTransformation, chain, map_trainable, number, widen
+from nnc.optim.arguments import Scalar, check_rate, check_scalar
+from nnc.optim.base import GradientTransformation, chain, map_trainable, number, stateful, widen
 from nnc.optim.clipping import squared_magnitude
 from nnc.optim.moments import check_decays, filled_squares, zeros_state
 from nnc.optim.schedules import Schedule
@@ -75,8 +75,6 @@ def scale_by_madgrad(
         return MadgradState(zero_count(), squares, sums, copies(where, params))
 
     def update_fn(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
-        check_state(where, state, MadgradState)
-        check_params(where, params)
         dtype = joint_dtype(state.s)
         rate = rate_at(learning_rate, state.count, dtype) + number(eps, dtype)
         weight = nnp.sqrt(astype(state.count + 1, dtype)) * rate
@@ -97,7 +95,7 @@ def scale_by_madgrad(
         u = map_trainable(where, step, "updates", updates, s=sums, v=squares, x0=state.x0, params=params)
         return u, MadgradState(state.count + 1, squares, sums, state.x0)
 
-    return GradientTransformation(init_fn, update_fn)
+    return stateful(where, MadgradState, init_fn, update_fn, reads_params=True)
 
 
 @spelled

@@ -14,7 +14,7 @@ from nnc.base import dtypes
 from nnc.calls.spelling import spelled
 from nnc.commands.promote import astype
 from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError, user_error
-from nnc.errors.errors import shorten
+from nnc.errors.errors import check_count, shorten
 from nnc.trace.core.differentiate import value_and_grad
 from nnc.trace.core.specs import eval_shape
 from nnc.trace.core.vectorize import vmap
@@ -137,13 +137,7 @@ def microbatch(
     """
     if microbatch_size is None:
         return fun
-    if microbatch_size < 1:
-        raise user_error(
-            ArgumentError,
-            "microbatch",
-            f"microbatch_size is {microbatch_size!r}; it must be at least 1.",
-            fix="write 32, or None.",
-        )
+    check_count("microbatch", "microbatch_size", microbatch_size, "write 32, or None.")
     size = microbatch_size
     places = (argnums,) if isinstance(argnums, int) else tuple(argnums)
     names = (argnames,) if isinstance(argnames, str) else tuple(argnames)
@@ -175,12 +169,8 @@ def _rows(batched: list[tuple[Any, int]], size: int) -> int:
         raise user_error(ShapeError, "microbatch", problem, fix=fix)
     (rows,) = lengths
     if rows % size or not rows:
-        raise user_error(
-            ShapeError,
-            "microbatch",
-            f"microbatch_size {size} does not divide the {rows} rows.",
-            fix="pad the batch.",
-        )
+        problem = f"microbatch_size {size} does not divide the {rows} rows."
+        raise user_error(ShapeError, "microbatch", problem, fix="pad the batch.")
     return rows
 
 
@@ -332,9 +322,8 @@ def micro_vmap(
         Array([0, 1, 4, 9], dtype=int64)
     """
     if out_axes != 0:
-        raise user_error(
-            ArgumentError, "micro_vmap", f"out_axes is {out_axes!r}; it must be 0.", fix="move axes of the result."
-        )
+        problem = f"out_axes is {out_axes!r}; it must be 0."
+        raise user_error(ArgumentError, "micro_vmap", problem, fix="move axes of the result.")
 
     def mapped(*args: Any, **kwargs: Any) -> Any:
         axes = (in_axes,) * len(args) if isinstance(in_axes, int) else tuple(in_axes)

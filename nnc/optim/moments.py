@@ -6,6 +6,7 @@ Moments are kept in the parameter's dtype, or in float32 for 16-bit floats, whos
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,8 +17,8 @@ from nnc.array.array import Array, asarray
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
 from nnc.commands.promote import astype
-from nnc.optim.arguments import Scalar, check_scalar, check_state, is_trainable
-from nnc.optim.base import GradientTransformation, make_state, map_trainable, number, widen
+from nnc.optim.arguments import Scalar, check_scalar, check_scalars, is_trainable
+from nnc.optim.base import GradientTransformation, make_state, map_trainable, number, stateful, widen
 from nnc.optim.clipping import squared_magnitude
 from nnc.optim.transforms import zero_count, zeros_for
 from nnc.typing import DTypeLike
@@ -178,6 +179,30 @@ def bias_factor(decay: Scalar, count: Array, dtype: dtypes.DType) -> Any:
     return -nnp.expm1(t * math.log(decay)) if decay > 0 else 1.0
 
 
+def first_state(where: str, kind: Any, mu_dtype: DTypeLike | None = None) -> Callable[[Any], Any]:
+    """Returns the function that makes the first state of a count, first moments and second moments."""
+    return lambda params: kind(zero_count(), zeros_state(where, params, mu_dtype), filled_squares(where, params, 0.0))
+
+
+def unbiased_moments(
+    b1: Scalar, b2: Scalar, count: Array, updates: Any, mu: Any, nu: Any, nesterov: bool
+) -> tuple[Callable[[Array, Array], Array], Correction]:
+    """Returns the function of a gradient and its first moment that takes the moment's bias away, and looks ahead as Nesterov, and
+    the correction of second moments.
+    """
+    correct_mu, correct_nu = Correction(b1, count, updates if nesterov else mu), Correction(b2, count, nu)
+    correct_next = Correction(b1, count + 1, *([mu] if nesterov else []))
+
+    def mean(g: Array, m: Array) -> Array:
+        if not nesterov:
+            return correct_mu(m)
+        wide = widen(g)
+        d = number(b1, wide.dtype)
+        return correct_next(m) * d + correct_mu(wide) * (1 - d)
+
+    return mean, correct_nu
+
+
 def check_decays(where: str, **decays: Scalar) -> None:
     """Raises unless each is a scalar in [0, 1)."""
     for name, value in decays.items():
@@ -213,34 +238,22 @@ def scale_by_adam(
         Array([ 1., -1.], dtype=float32)
     """
     check_decays("scale_by_adam", b1=b1, b2=b2)
-    check_scalar("scale_by_adam", "eps", eps)
-    check_scalar("scale_by_adam", "eps_root", eps_root)
-
-    def init_fn(params: Any) -> ScaleByAdamState:
-        nu = filled_squares("scale_by_adam", params, 0.0)
-        return ScaleByAdamState(zero_count(), zeros_state("scale_by_adam", params, mu_dtype), nu)
+    check_scalars("scale_by_adam", eps=eps, eps_root=eps_root)
 
     def update_fn(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
-        check_state("scale_by_adam", state, ScaleByAdamState)
         count = state.count + 1
         mu = first_moment("scale_by_adam", b1, updates, state.mu)
         nu = second_moment("scale_by_adam", b2, updates, state.nu)
-        correct_mu, correct_nu = Correction(b1, count, updates if nesterov else mu), Correction(b2, count, nu)
-        correct_next = Correction(b1, count + 1, *([mu] if nesterov else []))
+        mean, correct_nu = unbiased_moments(b1, b2, count, updates, mu, nu, nesterov)
 
         def step(g: Array, m: Array, v: Array) -> Array:
-            if nesterov:
-                wide = widen(g)
-                d = number(b1, wide.dtype)
-                m_hat = correct_next(m) * d + correct_mu(wide) * (1 - d)
-            else:
-                m_hat = correct_mu(m)
-            return divide(m_hat, correct_nu(v), eps, eps_root, g.dtype)
+            return divide(mean(g, m), correct_nu(v), eps, eps_root, g.dtype)
 
         u = map_trainable("scale_by_adam", step, "updates", updates, mu=mu, nu=nu)
         return u, ScaleByAdamState(count, mu, nu)
 
-    return GradientTransformation(init_fn, update_fn)
+    init = first_state("scale_by_adam", ScaleByAdamState, mu_dtype)
+    return stateful("scale_by_adam", ScaleByAdamState, init, update_fn)
 
 
 def divide(m: Array, v: Array, eps: Scalar, eps_root: Scalar, dtype: dtypes.DType) -> Array:
@@ -277,15 +290,13 @@ def scale_by_amsgrad(
         Array([ 1., -1.], dtype=float32)
     """
     check_decays("scale_by_amsgrad", b1=b1, b2=b2)
-    check_scalar("scale_by_amsgrad", "eps", eps)
-    check_scalar("scale_by_amsgrad", "eps_root", eps_root)
+    check_scalars("scale_by_amsgrad", eps=eps, eps_root=eps_root)
 
     def init_fn(params: Any) -> ScaleByAmsgradState:
         squares = [filled_squares("scale_by_amsgrad", params, 0.0) for _ in range(2)]
         return ScaleByAmsgradState(zero_count(), zeros_state("scale_by_amsgrad", params, mu_dtype), *squares)
 
     def update_fn(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
-        check_state("scale_by_amsgrad", state, ScaleByAmsgradState)
         count = state.count + 1
         mu = first_moment("scale_by_amsgrad", b1, updates, state.mu)
         nu = second_moment("scale_by_amsgrad", b2, updates, state.nu)
@@ -303,7 +314,7 @@ def scale_by_amsgrad(
         u = map_trainable("scale_by_amsgrad", step, "updates", updates, mu=mu, nu_max=nu_max)
         return u, ScaleByAmsgradState(count, mu, nu, nu_max)
 
-    return GradientTransformation(init_fn, update_fn)
+    return stateful("scale_by_amsgrad", ScaleByAmsgradState, init_fn, update_fn)
 
 
 # -- RMSProp -----------------------------------------------------------------------------------------------------------
@@ -311,12 +322,8 @@ def scale_by_amsgrad(
 
 def _rms(variance: Array, g: Array, eps: Scalar, eps_in_sqrt: bool) -> Array:
     inside, outside = (eps, 0.0) if eps_in_sqrt else (0.0, eps)
-    return divide(astype(widen(g), _joint(g, variance)), variance, outside, inside, g.dtype)
-
-
-def _joint(g: Array, variance: Array) -> dtypes.DType:
-    """Returns the dtype in which `g` is divided by a root of `variance`."""
-    return dtypes.complex_dtype(variance.dtype) if dtypes.is_complex(g.dtype) else variance.dtype
+    joint = dtypes.complex_dtype(variance.dtype) if dtypes.is_complex(g.dtype) else variance.dtype
+    return divide(astype(widen(g), joint), variance, outside, inside, g.dtype)
 
 
 @spelled
@@ -349,7 +356,6 @@ def scale_by_rms(
         return ScaleByRmsState(zero_count(), filled_squares("scale_by_rms", params, initial_scale))
 
     def update_fn(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
-        check_state("scale_by_rms", state, ScaleByRmsState)
         count = state.count + 1
         nu = second_moment("scale_by_rms", decay, updates, state.nu)
         correct = Correction(decay, count, *([nu] if bias_correction else []))
@@ -359,7 +365,7 @@ def scale_by_rms(
 
         return map_trainable("scale_by_rms", step, "updates", updates, nu=nu), ScaleByRmsState(count, nu)
 
-    return GradientTransformation(init_fn, update_fn)
+    return stateful("scale_by_rms", ScaleByRmsState, init_fn, update_fn)
 
 
 @spelled
@@ -393,7 +399,6 @@ def scale_by_stddev(
         return ScaleByStddevState(zero_count(), zeros_state("scale_by_stddev", params), nu)
 
     def update_fn(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
-        check_state("scale_by_stddev", state, ScaleByStddevState)
         count = state.count + 1
         mu = first_moment("scale_by_stddev", decay, updates, state.mu)
         nu = second_moment("scale_by_stddev", decay, updates, state.nu)
@@ -407,4 +412,4 @@ def scale_by_stddev(
         u = map_trainable("scale_by_stddev", step, "updates", updates, mu=mu, nu=nu)
         return u, ScaleByStddevState(count, mu, nu)
 
-    return GradientTransformation(init_fn, update_fn)
+    return stateful("scale_by_stddev", ScaleByStddevState, init_fn, update_fn)

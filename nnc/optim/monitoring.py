@@ -17,6 +17,7 @@ from nnc.optim.base import (
     extended,
     map_trainable,
     run_update,
+    stateful,
     stateless,
 )
 from nnc.typing import DTypeLike
@@ -71,10 +72,9 @@ def snapshot(measure_name: str, measure: Measure) -> GradientTransformation:
     _check_measure("snapshot", "measure", measure)
 
     def update_fn(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
-        check_state("snapshot", state, SnapshotState)
         return updates, SnapshotState({measure_name: measure(updates)})
 
-    return GradientTransformation(lambda params: SnapshotState({measure_name: measure(params)}), update_fn)
+    return stateful("snapshot", SnapshotState, lambda params: SnapshotState({measure_name: measure(params)}), update_fn)
 
 
 class MonitorState(NamedTuple):
@@ -117,12 +117,8 @@ def monitor(measures: Mapping[str, Measure | GradientTransformation]) -> Gradien
     """
     where = "monitor"
     if not isinstance(measures, Mapping):
-        raise user_error(
-            ArgumentTypeError,
-            where,
-            f"measures is a {type(measures).__name__}, not a dict.",
-            fix='pass {"name": measure}.',
-        )
+        problem = f"measures is a {type(measures).__name__}, not a dict."
+        raise user_error(ArgumentTypeError, where, problem, fix='pass {"name": measure}.')
     parts: dict[str, GradientTransformation] = {}
     for name, measure in measures.items():
         if isinstance(measure, GradientTransformation):

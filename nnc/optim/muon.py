@@ -17,10 +17,10 @@ from nnc.commands.promote import astype
 from nnc.commands.rules import check_axis
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.errors.errors import check_choice
-from nnc.optim.arguments import Mask, Scalar, check_rate, check_scalar, check_state, spread
-from nnc.optim.base import GradientTransformation, chain, map_trainable, number, stateless, widen
+from nnc.optim.arguments import Mask, Scalar, check_rate, check_scalar, spread
+from nnc.optim.base import GradientTransformation, chain, leafwise, map_trainable, number, stateful, widen
 from nnc.optim.clipping import norm
-from nnc.optim.moments import Correction, check_decays, first_moment, zeros_state
+from nnc.optim.moments import check_decays, first_moment, unbiased_moments, zeros_state
 from nnc.optim.optimizers import adamw
 from nnc.optim.partition import multi_transform
 from nnc.optim.schedules import Schedule
@@ -215,16 +215,12 @@ def scale_by_muon(
         return MuonState(zero_count(), zeros_state(where, params, mu_dtype))
 
     def update_fn(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
-        check_state(where, state, MuonState)
         count = state.count + 1
         mu = first_moment(where, beta, updates, state.mu)
-        correct = Correction(beta, count, updates if nesterov else mu)
-        correct_next = Correction(beta, count + 1, *([mu] if nesterov else []))
+        mean_of, _ = unbiased_moments(beta, 0.0, count, updates, mu, (), nesterov)  # there are no second moments
 
         def step(g: Array, m: Array) -> Array:
-            wide = widen(g)
-            d = number(beta, wide.dtype)
-            mean = correct_next(m) * d + correct(wide) * (1 - d) if nesterov else correct(m)
+            mean = mean_of(g, m)
             u = orthogonalize_via_newton_schulz(
                 mean,
                 ns_coeffs,
@@ -237,7 +233,7 @@ def scale_by_muon(
 
         return map_trainable(where, step, "updates", updates, mu=mu), MuonState(count, mu)
 
-    return GradientTransformation(init_fn, update_fn)
+    return stateful(where, MuonState, init_fn, update_fn)
 
 
 @spelled
@@ -271,9 +267,7 @@ def scale_by_shape(
             return astype(wide * max(1.0, out / max(into, 1)) ** 0.5, u.dtype)
         return astype(wide * (number(consistent_rms, dtypes.real_dtype(wide.dtype)) * max(into, out) ** 0.5), u.dtype)
 
-    return stateless(
-        "scale_by_shape", lambda updates, params: map_trainable("scale_by_shape", rescale, "updates", updates)
-    )
+    return leafwise("scale_by_shape", rescale)
 
 
 @spelled

@@ -12,11 +12,11 @@ from nnc.calls.spelling import spelled
 from nnc.commands.promote import astype
 from nnc.errors import ArgumentTypeError, ShapeError, user_error
 from nnc.errors.errors import shorten
-from nnc.optim.arguments import Scalar, check_rate, check_scalar, check_state, is_trainable
-from nnc.optim.base import GradientTransformation, chain, identity, map_trainable, number, widen
+from nnc.optim.arguments import Scalar, check_scalar, check_scalars, is_trainable
+from nnc.optim.base import GradientTransformation, identity, map_trainable, number, stateful, widen
 from nnc.optim.clipping import squared_magnitude
 from nnc.optim.schedules import Schedule
-from nnc.optim.transforms import scale_by_learning_rate, trace, zero_count
+from nnc.optim.transforms import stepping, trace, zero_count
 from nnc.trace.core.on_device import device_put
 
 __all__ = [
@@ -112,15 +112,13 @@ def add_noise(eta: Scalar, gamma: Scalar, key: Key) -> GradientTransformation:
         True
     """
     where = "add_noise"
-    check_scalar(where, "eta", eta)
-    check_scalar(where, "gamma", gamma)
+    check_scalars(where, eta=eta, gamma=gamma)
     first = as_key(where, key)
 
     def init_fn(params: Any) -> AddNoiseState:
         return AddNoiseState(zero_count(), place_key(first))
 
     def update_fn(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
-        check_state(where, state, AddNoiseState)
         count = state.count + 1
         keys = random.split(state.rng_key)
         t = astype(count, dtypes.float64)
@@ -133,7 +131,7 @@ def add_noise(eta: Scalar, gamma: Scalar, key: Key) -> GradientTransformation:
         noise = normal_like(keys[1], updates)
         return map_trainable(where, add, "updates", updates, noise=noise), AddNoiseState(count, keys[0])
 
-    return GradientTransformation(init_fn, update_fn)
+    return stateful(where, AddNoiseState, init_fn, update_fn)
 
 
 @spelled
@@ -159,8 +157,7 @@ def noisy_sgd(
         >>> optimizer.update(nnp.asarray([3.0]), optimizer.init(nnp.ones(1)))[0]
         Array([-0.3], dtype=float32)
     """
-    check_rate("noisy_sgd", learning_rate)
-    return chain(add_noise(eta, gamma, as_key("noisy_sgd", key)), scale_by_learning_rate(learning_rate))
+    return stepping("noisy_sgd", learning_rate, add_noise(eta, gamma, as_key("noisy_sgd", key)))
 
 
 # -- privacy -----------------------------------------------------------------------------------------------------------
@@ -306,7 +303,6 @@ def differentially_private_aggregate(
         return DifferentiallyPrivateAggregateState(place_key(first))
 
     def update_fn(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
-        check_state(where, state, DifferentiallyPrivateAggregateState)
         count = _examples(where, updates)
         total, _ = per_example_global_norm_clip(updates, l2_norm_clip)
         leaves = tree.leaves(total)
@@ -320,7 +316,7 @@ def differentially_private_aggregate(
             moves.append(leaf)
         return tree.unflatten_like(total, moves), DifferentiallyPrivateAggregateState(keys[0])
 
-    return GradientTransformation(init_fn, update_fn)
+    return stateful(where, DifferentiallyPrivateAggregateState, init_fn, update_fn)
 
 
 @spelled
@@ -349,9 +345,5 @@ def dpsgd(
         >>> optimizer.update(grads, optimizer.init(nnp.ones(2)))[0]
         Array([-0.3, -0.2], dtype=float32)
     """
-    check_rate("dpsgd", learning_rate)
-    return chain(
-        differentially_private_aggregate(l2_norm_clip, noise_multiplier, as_key("dpsgd", seed)),
-        identity() if momentum is None else trace(momentum, nesterov),
-        scale_by_learning_rate(learning_rate),
-    )
+    noisy = differentially_private_aggregate(l2_norm_clip, noise_multiplier, as_key("dpsgd", seed))
+    return stepping("dpsgd", learning_rate, noisy, identity() if momentum is None else trace(momentum, nesterov))

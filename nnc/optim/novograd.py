@@ -11,13 +11,13 @@ from nnc.array.array import Array, asarray
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
 from nnc.commands.promote import as_operand, astype
-from nnc.optim.arguments import Scalar, check_params, check_rate, check_scalar, check_state
-from nnc.optim.base import GradientTransformation, chain, make_state, map_trainable, number, widen
+from nnc.optim.arguments import Scalar, check_scalars
+from nnc.optim.base import GradientTransformation, make_state, map_trainable, number, stateful, widen
 from nnc.optim.clipping import squared_magnitude
 from nnc.optim.moments import average, check_decays, divide, zeros_state
 from nnc.optim.schedules import Schedule
 from nnc.optim.totals import broadcast_like
-from nnc.optim.transforms import scale_by_learning_rate, zero_count
+from nnc.optim.transforms import stepping, zero_count
 from nnc.typing import DTypeLike
 
 __all__ = ["ScaleByNovogradState", "novograd", "scale_by_novograd"]
@@ -71,8 +71,7 @@ def scale_by_novograd(
     """
     where = "scale_by_novograd"
     check_decays(where, b1=b1, b2=b2)
-    for name, value in (("eps", eps), ("eps_root", eps_root), ("weight_decay", weight_decay)):
-        check_scalar(where, name, value)
+    check_scalars(where, eps=eps, eps_root=eps_root, weight_decay=weight_decay)
 
     def init_fn(params: Any) -> ScaleByNovogradState:
         def zero(p: Array) -> Array:
@@ -81,8 +80,6 @@ def scale_by_novograd(
         return ScaleByNovogradState(zero_count(), zeros_state(where, params, mu_dtype), make_state(where, zero, params))
 
     def update_fn(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
-        check_state(where, state, ScaleByNovogradState)
-        check_params(where, params)
         map_trainable(where, lambda m, g: m, "mu", state.mu, updates=updates)  # checks structure and shapes
         norms = map_trainable(where, lambda g: nnp.sum(squared_magnitude(widen(g))), "updates", updates)
 
@@ -101,7 +98,7 @@ def scale_by_novograd(
         u = map_trainable(where, lambda g, m: astype(m, g.dtype), "updates", updates, mu=mu)
         return u, ScaleByNovogradState(state.count + 1, mu, nu)
 
-    return GradientTransformation(init_fn, update_fn)
+    return stateful(where, ScaleByNovogradState, init_fn, update_fn, reads_params=True)
 
 
 @spelled
@@ -131,5 +128,4 @@ def novograd(
         >>> nnp.round(optimizer.update(nnp.asarray([3.0, 4.0]), optimizer.init(nnp.ones(2)), nnp.ones(2))[0], 3)
         Array([-0.06, -0.08], dtype=float32)
     """
-    check_rate("novograd", learning_rate)
-    return chain(scale_by_novograd(b1, b2, eps, eps_root, weight_decay), scale_by_learning_rate(learning_rate))
+    return stepping("novograd", learning_rate, scale_by_novograd(b1, b2, eps, eps_root, weight_decay))

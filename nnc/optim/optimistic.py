@@ -10,11 +10,11 @@ import nnc.numpy as nnp
 from nnc.array.array import Array, asarray
 from nnc.calls.spelling import spelled
 from nnc.commands.promote import astype
-from nnc.optim.arguments import Scalar, check_rate, check_scalar, check_state
-from nnc.optim.base import GradientTransformation, chain, map_trainable, number, widen
+from nnc.optim.arguments import Scalar, check_scalar, check_scalars
+from nnc.optim.base import GradientTransformation, chain, map_trainable, number, stateful, widen
 from nnc.optim.moments import scale_by_adam, zeros_state
 from nnc.optim.schedules import Schedule
-from nnc.optim.transforms import scale, scale_by_learning_rate
+from nnc.optim.transforms import scale, stepping
 from nnc.typing import DTypeLike
 
 __all__ = [
@@ -64,14 +64,12 @@ def scale_by_optimistic_gradient(alpha: Scalar = 1.0, beta: Scalar = 1.0) -> Gra
         [5.]
     """
     where = "scale_by_optimistic_gradient"
-    check_scalar(where, "alpha", alpha)
-    check_scalar(where, "beta", beta)
+    check_scalars(where, alpha=alpha, beta=beta)
 
     def init_fn(params: Any) -> ScaleByOptimisticGradientState:
         return ScaleByOptimisticGradientState(asarray(np.array(True)), zeros_state(where, params))
 
     def update_fn(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
-        check_state(where, state, ScaleByOptimisticGradientState)
 
         def step(g: Array, last: Array) -> Array:
             wide = widen(g)
@@ -86,7 +84,7 @@ def scale_by_optimistic_gradient(alpha: Scalar = 1.0, beta: Scalar = 1.0) -> Gra
         u = map_trainable(where, step, "updates", updates, previous_gradient=state.previous_gradient)
         return u, ScaleByOptimisticGradientState(asarray(np.array(False)), kept)
 
-    return GradientTransformation(init_fn, update_fn)
+    return stateful(where, ScaleByOptimisticGradientState, init_fn, update_fn)
 
 
 @spelled
@@ -110,8 +108,7 @@ def optimistic_gradient_descent(
         >>> updates
         Array([-0.5], dtype=float32)
     """
-    check_rate("optimistic_gradient_descent", learning_rate)
-    return chain(scale_by_optimistic_gradient(alpha, beta), scale_by_learning_rate(learning_rate))
+    return stepping("optimistic_gradient_descent", learning_rate, scale_by_optimistic_gradient(alpha, beta))
 
 
 @spelled
@@ -171,9 +168,5 @@ def optimistic_adam_v2(
         >>> nnp.round(optimizer.update(nnp.asarray([3.0]), optimizer.init(nnp.ones(1)))[0], 3)
         Array([-0.1], dtype=float32)
     """
-    check_rate("optimistic_adam_v2", learning_rate)
-    return chain(
-        scale_by_adam(b1, b2, eps, eps_root, mu_dtype, nesterov=nesterov),
-        scale_by_optimistic_gradient(alpha, beta),
-        scale_by_learning_rate(learning_rate),
-    )
+    moments = scale_by_adam(b1, b2, eps, eps_root, mu_dtype, nesterov=nesterov)
+    return stepping("optimistic_adam_v2", learning_rate, moments, scale_by_optimistic_gradient(alpha, beta))

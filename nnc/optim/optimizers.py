@@ -9,7 +9,7 @@ from nnc.optim.base import GradientTransformation, chain
 from nnc.optim.moments import scale_by_adam, scale_by_amsgrad, scale_by_rms, scale_by_stddev
 from nnc.optim.partition import masked
 from nnc.optim.schedules import Schedule
-from nnc.optim.transforms import add_decayed_weights, scale_by_learning_rate, scale_by_trust_ratio, trace
+from nnc.optim.transforms import add_decayed_weights, scale_by_learning_rate, scale_by_trust_ratio, stepping, trace
 from nnc.typing import DTypeLike
 
 __all__ = ["adam", "adamw", "lamb", "lars", "rmsprop", "sgd"]
@@ -89,16 +89,13 @@ def adam(
         >>> nnc.optim.apply_updates(params, updates)
         Array([ 0.9, -1.9], dtype=float32)
     """
-    check_rate("adam", learning_rate)
     if nesterov and amsgrad:
         raise user_error(ArgumentError, "adam", "nesterov and amsgrad exclude each other.", fix="choose one of them.")
     if amsgrad:
-        return chain(
-            scale_by_amsgrad(b1, b2, eps, eps_root, mu_dtype, correct_greatest=True),
-            scale_by_learning_rate(learning_rate),
-        )
-    moments = scale_by_adam(b1, b2, eps, eps_root, mu_dtype, nesterov=nesterov)
-    return chain(moments, scale_by_learning_rate(learning_rate))
+        moments = scale_by_amsgrad(b1, b2, eps, eps_root, mu_dtype, correct_greatest=True)
+    else:
+        moments = scale_by_adam(b1, b2, eps, eps_root, mu_dtype, nesterov=nesterov)
+    return stepping("adam", learning_rate, moments)
 
 
 @spelled
@@ -130,12 +127,8 @@ def adamw(
         >>> updates
         Array([-0.05], dtype=float32)
     """
-    check_rate("adamw", learning_rate)
-    return chain(
-        scale_by_adam(b1, b2, eps, eps_root, mu_dtype, nesterov=nesterov),
-        add_decayed_weights(weight_decay, mask),
-        scale_by_learning_rate(learning_rate),
-    )
+    moments = scale_by_adam(b1, b2, eps, eps_root, mu_dtype, nesterov=nesterov)
+    return stepping("adamw", learning_rate, moments, add_decayed_weights(weight_decay, mask))
 
 
 @spelled
@@ -173,9 +166,8 @@ def rmsprop(
         check_scalar("rmsprop", "momentum", momentum, below=1.0)
         links.append(trace(momentum, nesterov))
     elif nesterov:
-        raise user_error(
-            ArgumentError, "rmsprop", "nesterov changes momentum, and there is none.", fix="give momentum=0.9."
-        )
+        problem = "nesterov changes momentum, and there is none."
+        raise user_error(ArgumentError, "rmsprop", problem, fix="give momentum=0.9.")
     return chain(*links)
 
 
@@ -205,13 +197,8 @@ def lamb(
         >>> optimizer.update(nnp.ones(4), optimizer.init(nnp.ones(4)), nnp.ones(4))[0]
         Array([-0.1, -0.1, -0.1, -0.1], dtype=float32)
     """
-    check_rate("lamb", learning_rate)
-    return chain(
-        scale_by_adam(b1, b2, eps, eps_root),
-        add_decayed_weights(weight_decay, mask),
-        scale_by_trust_ratio(),
-        scale_by_learning_rate(learning_rate),
-    )
+    moments = scale_by_adam(b1, b2, eps, eps_root)
+    return stepping("lamb", learning_rate, moments, add_decayed_weights(weight_decay, mask), scale_by_trust_ratio())
 
 
 @spelled

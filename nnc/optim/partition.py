@@ -12,14 +12,7 @@ from nnc.base import dtypes
 from nnc.calls.spelling import spelled
 from nnc.errors import ArgumentTypeError, TreeError, user_error
 from nnc.optim.arguments import Mask, check_state, is_trainable, mask_leaves, spread
-from nnc.optim.base import (
-    GradientTransformation,
-    check_transformation,
-    extended,
-    map_trainable,
-    run_update,
-    stateless,
-)
+from nnc.optim.base import GradientTransformation, check_transformation, extended, leafwise, run_update
 
 __all__ = [
     "MaskedNode",
@@ -202,9 +195,7 @@ def set_to_zero() -> GradientTransformation:
         >>> nnc.optim.set_to_zero().update(nnp.ones(2), nnc.optim.set_to_zero().init(nnp.ones(2)))[0]
         Array([0., 0.], dtype=float32)
     """
-    return stateless(
-        "set_to_zero", lambda updates, params: map_trainable("set_to_zero", nnp.zeros_like, "updates", updates)
-    )
+    return leafwise("set_to_zero", nnp.zeros_like)
 
 
 @spelled

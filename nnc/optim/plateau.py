@@ -12,7 +12,7 @@ from nnc.calls.spelling import spelled
 from nnc.commands.promote import astype
 from nnc.errors import ArgumentError, user_error
 from nnc.errors.errors import check_count
-from nnc.optim.arguments import Scalar, check_scalar, check_state
+from nnc.optim.arguments import Scalar, check_scalar, check_scalars, check_state
 from nnc.optim.base import GradientTransformationExtraArgs, number
 from nnc.optim.by_value import loss_value
 from nnc.optim.precision import select_tree
@@ -85,8 +85,7 @@ def reduce_on_plateau(
     where = "reduce_on_plateau"
     check_scalar(where, "factor", factor, positive=True, below=1.0)
     check_scalar(where, "rtol", rtol, below=1.0 + 1e-12)
-    check_scalar(where, "atol", atol)
-    check_scalar(where, "min_scale", min_scale)
+    check_scalars(where, atol=atol, min_scale=min_scale)
     fix = "give {} as a number of values of the loss{}."
     check_count(where, "patience", patience, fix.format("patience", "; PyTorch's patience=n is patience=n + 1 here"), 1)
     check_count(where, "cooldown", cooldown, fix.format("cooldown", ""), 0)

@@ -9,8 +9,8 @@ from nnc.array.array import Array
 from nnc.calls.spelling import spelled
 from nnc.commands.promote import as_operand, astype
 from nnc.errors import ArgumentTypeError, user_error
-from nnc.optim.arguments import Scalar, check_params, check_rate, check_scalar, check_state
-from nnc.optim.base import GradientTransformation, map_trainable, number, widen
+from nnc.optim.arguments import Scalar, check_params, check_rate, check_scalar
+from nnc.optim.base import GradientTransformation, map_trainable, number, stateful, widen
 from nnc.optim.moments import average, bias_factor, check_decays, filled_squares, second_moment, zeros_state
 from nnc.optim.schedules import Schedule
 from nnc.optim.totals import copies, inner_product, magnitudes, rate_at, shared
@@ -24,9 +24,8 @@ Decays = tuple[Scalar, Scalar]
 def _check(where: str, learning_rate: Any, betas: Any, **numbers: Scalar) -> None:
     check_rate(where, learning_rate)
     if not isinstance(betas, (tuple, list)) or len(betas) != 2:
-        raise user_error(
-            ArgumentTypeError, where, f"betas is {betas!r}, not a pair of numbers.", fix="write betas=(0.9, 0.999)."
-        )
+        problem = f"betas is {betas!r}, not a pair of numbers."
+        raise user_error(ArgumentTypeError, where, problem, fix="write betas=(0.9, 0.999).")
     check_decays(where, **{"betas[0]": betas[0], "betas[1]": betas[1]})
     for name, value in numbers.items():
         check_scalar(where, name, value, positive=name == "estim_lr0")
@@ -137,8 +136,6 @@ def prodigy(
         )  # fmt: skip
 
     def update_fn(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
-        check_state(where, state, ProdigyState)
-        check_params(where, params)
         d = state.estim_lr
         rate = _warmed_up(d, learning_rate, betas, state.count)
         beside = map_trainable(
@@ -169,7 +166,7 @@ def prodigy(
         u = map_trainable(where, step, "updates", updates, exp_avg=exp_avg, exp_avg_sq=exp_avg_sq, params=params)
         return u, ProdigyState(exp_avg, exp_avg_sq, grad_sum, state.params0, estimate, numerator, state.count + 1)
 
-    return GradientTransformation(init_fn, update_fn)
+    return stateful(where, ProdigyState, init_fn, update_fn, reads_params=True)
 
 
 # -- D-Adaptation ------------------------------------------------------------------------------------------------------
@@ -239,8 +236,6 @@ def dadapt_adamw(
         )  # fmt: skip
 
     def update_fn(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
-        check_state(where, state, DAdaptAdamWState)
-        check_params(where, params)
         d = state.estim_lr
         rate = _warmed_up(d, learning_rate, betas, state.count)
         decay = number(beta2**0.5, d.dtype)
@@ -266,4 +261,4 @@ def dadapt_adamw(
         u = map_trainable(where, step, "updates", updates, exp_avg=exp_avg, exp_avg_sq=exp_avg_sq, params=params)
         return u, DAdaptAdamWState(exp_avg, exp_avg_sq, grad_sum, estimate, numerator, state.count + 1)
 
-    return GradientTransformation(init_fn, update_fn)
+    return stateful(where, DAdaptAdamWState, init_fn, update_fn, reads_params=True)

@@ -217,9 +217,8 @@ def projection_l1_ball(tree: A, scale: Scalar = 1) -> A:
         >>> nnc.optim.projection_l1_ball(nnp.asarray([2.0, -0.5]))
         Array([ 1., -0.], dtype=float32)
     """
-    where = "projection_l1_ball"
     on_sphere = projection_l1_sphere(tree, scale)
-    size = magnitudes(where, tree)
+    size = magnitudes("projection_l1_ball", tree)
     return select_tree(size <= number(scale, size.dtype), tree, on_sphere)
 
 

@@ -11,11 +11,11 @@ from nnc.calls.spelling import spelled
 from nnc.commands.promote import astype
 from nnc.errors import ArgumentError, user_error
 from nnc.optim.accumulate import ema
-from nnc.optim.arguments import Scalar, check_rate, check_scalar, check_state
-from nnc.optim.base import GradientTransformation, chain, make_state, map_trainable, number, stateless, widen
+from nnc.optim.arguments import Scalar, check_scalar
+from nnc.optim.base import GradientTransformation, chain, leafwise, make_state, map_trainable, number, stateful, widen
 from nnc.optim.moments import filled_squares, zeros_state
 from nnc.optim.schedules import Schedule
-from nnc.optim.transforms import scale, scale_by_learning_rate
+from nnc.optim.transforms import scale, stepping
 from nnc.typing import DTypeLike
 
 __all__ = ["ScaleByRpropState", "rprop", "scale_by_rprop", "scale_by_sign", "sign_sgd", "signum"]
@@ -29,9 +29,7 @@ def scale_by_sign() -> GradientTransformation:
         >>> nnc.optim.scale_by_sign().update(nnp.asarray([3.0, 0.0, -0.5]), nnc.optim.EmptyState())[0]
         Array([ 1.,  0., -1.], dtype=float32)
     """
-    return stateless(
-        "scale_by_sign", lambda updates, params: map_trainable("scale_by_sign", nnp.sign, "updates", updates)
-    )
+    return leafwise("scale_by_sign", nnp.sign)
 
 
 @spelled
@@ -48,8 +46,7 @@ def sign_sgd(learning_rate: Scalar | Schedule) -> GradientTransformation:
         >>> optimizer.update(nnp.asarray([3.0, -0.2]), optimizer.init(nnp.ones(2)))[0]
         Array([-0.1,  0.1], dtype=float32)
     """
-    check_rate("sign_sgd", learning_rate)
-    return chain(scale_by_sign(), scale_by_learning_rate(learning_rate))
+    return stepping("sign_sgd", learning_rate, scale_by_sign())
 
 
 @spelled
@@ -70,8 +67,7 @@ def signum(
         >>> optimizer.update(nnp.asarray([3.0, -0.2]), optimizer.init(nnp.ones(2)))[0]
         Array([-0.1,  0.1], dtype=float32)
     """
-    check_rate("signum", learning_rate)
-    return chain(ema(beta, False, accumulator_dtype), scale_by_sign(), scale_by_learning_rate(learning_rate))
+    return stepping("signum", learning_rate, ema(beta, False, accumulator_dtype), scale_by_sign())
 
 
 # -- Rprop -------------------------------------------------------------------------------------------------------------
@@ -134,7 +130,6 @@ def scale_by_rprop(
         return ScaleByRpropState(sizes, zeros_state(where, params))
 
     def update_fn(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
-        check_state(where, state, ScaleByRpropState)
 
         def agreement(last: Array, g: Any) -> Array:
             product = nnp.conj(last) * astype(asarray(g), last.dtype)
@@ -158,7 +153,7 @@ def scale_by_rprop(
         u = map_trainable(where, lambda g, u: astype(u, g.dtype), "updates", updates, moves=moves)
         return u, ScaleByRpropState(sizes, kept)
 
-    return GradientTransformation(init_fn, update_fn)
+    return stateful(where, ScaleByRpropState, init_fn, update_fn)
 
 
 def _check_order(where: str, **limits: Scalar) -> None:

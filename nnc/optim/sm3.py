@@ -12,12 +12,12 @@ from nnc.array.array import Array, asarray
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
 from nnc.commands.promote import astype
-from nnc.optim.arguments import Scalar, check_rate, check_scalar, check_state, is_trainable
-from nnc.optim.base import GradientTransformation, chain, map_trainable, number, widen
+from nnc.optim.arguments import Scalar, check_scalar, is_trainable
+from nnc.optim.base import GradientTransformation, map_trainable, number, stateful, widen
 from nnc.optim.clipping import squared_magnitude
 from nnc.optim.moments import average, check_decays, zeros_state
 from nnc.optim.schedules import Schedule
-from nnc.optim.transforms import scale_by_learning_rate
+from nnc.optim.transforms import stepping
 
 __all__ = ["ScaleBySM3State", "scale_by_sm3", "sm3"]
 
@@ -77,7 +77,6 @@ def scale_by_sm3(b1: Scalar = 0.9, b2: Scalar = 1.0, eps: Scalar = 1e-8) -> Grad
         return ScaleBySM3State(tree.map(vectors, params), means)
 
     def update_fn(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
-        check_state(where, state, ScaleBySM3State)
         map_trainable(where, lambda m, g: m, "nu", state.nu, updates=updates)  # checks structure and shapes
         vectors = iter(tree.leaves(state.mu))
         moves: list[Any] = []
@@ -99,7 +98,7 @@ def scale_by_sm3(b1: Scalar = 0.9, b2: Scalar = 1.0, eps: Scalar = 1e-8) -> Grad
         u = map_trainable(where, lambda g, m: astype(m, g.dtype), "updates", updates, nu=nu)
         return u, ScaleBySM3State(tree.unflatten_like(updates, kept), nu)
 
-    return GradientTransformation(init_fn, update_fn)
+    return stateful(where, ScaleBySM3State, init_fn, update_fn)
 
 
 def _sum_of_squares(g: Array, vectors: list[Array], b2: Scalar) -> Array:
@@ -138,5 +137,4 @@ def sm3(learning_rate: Scalar | Schedule, momentum: Scalar = 0.9) -> GradientTra
         >>> optimizer.update(nnp.asarray([3.0, -4.0]), optimizer.init(nnp.ones(2)))[0]
         Array([-0.1,  0.1], dtype=float32)
     """
-    check_rate("sm3", learning_rate)
-    return chain(scale_by_sm3(momentum), scale_by_learning_rate(learning_rate))
+    return stepping("sm3", learning_rate, scale_by_sm3(momentum))

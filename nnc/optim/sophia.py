@@ -13,11 +13,10 @@ from nnc.commands.promote import astype
 from nnc.errors import ArgumentTypeError, user_error
 from nnc.errors.errors import check_count, shorten
 from nnc.optim.adan import clip_sizes
-from nnc.optim.arguments import Mask, Scalar, check_params, check_rate, check_scalar, check_state
+from nnc.optim.arguments import Mask, Scalar, check_params, check_scalar, check_state
 from nnc.optim.base import (
     GradientTransformation,
     GradientTransformationExtraArgs,
-    chain,
     check_transformation,
     map_trainable,
     number,
@@ -28,7 +27,7 @@ from nnc.optim.linesearch import ravel, unravel
 from nnc.optim.moments import Correction, check_decays, first_moment, zeros_state
 from nnc.optim.noise import Key, as_key, place_key
 from nnc.optim.schedules import Schedule
-from nnc.optim.transforms import add_decayed_weights, scale_by_learning_rate, zero_count
+from nnc.optim.transforms import add_decayed_weights, stepping, zero_count
 from nnc.trace.core.differentiate import grad, jvp
 from nnc.typing import DTypeLike
 
@@ -226,6 +225,5 @@ def sophia(
         >>> bool(nnp.all(nnp.abs(params) < 0.5))
         True
     """
-    check_rate("sophia", learning_rate)
     moments = scale_by_sophia(b1, b2, eps, gamma, clip_threshold, update_interval, hessian_diagonal_fn, mu_dtype)
-    return chain(moments, add_decayed_weights(weight_decay, weight_decay_mask), scale_by_learning_rate(learning_rate))
+    return stepping("sophia", learning_rate, moments, add_decayed_weights(weight_decay, weight_decay_mask))

@@ -13,8 +13,28 @@ from nnc.base import dtypes
 from nnc.calls.spelling import spelled
 from nnc.commands.promote import as_operand, astype
 from nnc.errors import ArgumentTypeError, user_error
-from nnc.optim.arguments import Mask, Scalar, check_params, check_rate, check_scalar, check_state, mask_leaves
-from nnc.optim.base import GradientTransformation, make_state, map_trainable, number, scalar, stateless, widen
+from nnc.optim.arguments import (
+    Mask,
+    Scalar,
+    check_params,
+    check_rate,
+    check_scalar,
+    check_scalars,
+    check_state,
+    mask_leaves,
+)
+from nnc.optim.base import (
+    GradientTransformation,
+    chain,
+    leafwise,
+    make_state,
+    map_trainable,
+    number,
+    scalar,
+    stateful,
+    stateless,
+    widen,
+)
 from nnc.optim.clipping import norm
 from nnc.optim.schedules import Schedule
 from nnc.typing import DTypeLike
@@ -102,11 +122,10 @@ def scale_by_schedule(step_size_fn: Schedule) -> GradientTransformation:
         return ScaleByScheduleState(zero_count())
 
     def update_fn(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
-        check_state("scale_by_schedule", state, ScaleByScheduleState)
         factor = step_size_fn(state.count)
         return scaled("scale_by_schedule", updates, factor), ScaleByScheduleState(state.count + 1)
 
-    return GradientTransformation(init_fn, update_fn)
+    return stateful("scale_by_schedule", ScaleByScheduleState, init_fn, update_fn)
 
 
 @spelled
@@ -129,6 +148,14 @@ def scale_by_learning_rate(learning_rate: Scalar | Schedule, *, flip_sign: bool 
     if callable(learning_rate):
         return scale_by_schedule(lambda count: sign * scalar(learning_rate(count)))
     return scale(sign * learning_rate)
+
+
+def stepping(
+    where: str, learning_rate: Scalar | Schedule, *transformations: GradientTransformation
+) -> GradientTransformation:
+    """Returns the chain of transformations and steps of `learning_rate`, an argument of the optimizer `where`."""
+    check_rate(where, learning_rate)
+    return chain(*transformations, scale_by_learning_rate(learning_rate))
 
 
 def zero_count() -> Array:
@@ -189,7 +216,6 @@ def trace(
         return astype(ahead, g.dtype)
 
     def update_fn(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
-        check_state("trace", state, TraceState)
 
         def accumulate(m: Array, g: Any) -> Array:
             wide = widen(m)
@@ -202,7 +228,7 @@ def trace(
         count = state.count + 1 if dampened else ()
         return map_trainable("trace", step, "updates", updates, trace=moved), TraceState(moved, count)
 
-    return GradientTransformation(init_fn, update_fn)
+    return stateful("trace", TraceState, init_fn, update_fn)
 
 
 def zeros_for(p: Array, dtype: DTypeLike | None = None) -> Array:
@@ -304,8 +330,7 @@ def scale_by_trust_ratio(
         >>> nnp.round(updates, 3)
         Array([ 2.236, -4.472], dtype=float32)
     """
-    for name, value in (("min_norm", min_norm), ("trust_coefficient", trust_coefficient), ("eps", eps)):
-        check_scalar("scale_by_trust_ratio", name, value)
+    check_scalars("scale_by_trust_ratio", min_norm=min_norm, trust_coefficient=trust_coefficient, eps=eps)
 
     def rescale(u: Array, p: Any) -> Array:
         wide = widen(u)
@@ -317,8 +342,4 @@ def scale_by_trust_ratio(
         either_zero = (p_norm == 0) | (u_norm == 0)
         return astype(wide * nnp.where(either_zero, astype(1.0, real), ratio), u.dtype)
 
-    def update(updates: Any, params: Any) -> Any:
-        check_params("scale_by_trust_ratio", params)
-        return map_trainable("scale_by_trust_ratio", rescale, "updates", updates, params=params)
-
-    return stateless("scale_by_trust_ratio", update)
+    return leafwise("scale_by_trust_ratio", rescale, reads_params=True)

@@ -8,8 +8,7 @@ batched and without a compiler, since its functions round each operation as IEEE
 
 from typing import TYPE_CHECKING
 
-from nnc.errors.names import module_getattr
-from nnc.errors.names.lookup import listed_names
+from nnc.errors.names.lookup import listed_names, public_names
 from nnc.random.continuous import *
 from nnc.random.counts import *
 from nnc.random.discrete import *
@@ -22,9 +21,5 @@ from nnc.random.vectors import *
 __all__ = listed_names(__name__)
 
 
-def __dir__() -> list[str]:
-    return sorted(__all__)
-
-
 if not TYPE_CHECKING:  # to which a name that is not there would be one of type NoReturn
-    __getattr__ = module_getattr("nnc.random")
+    __getattr__, __dir__ = public_names("nnc.random")

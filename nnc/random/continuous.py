@@ -87,7 +87,6 @@ def uniform(
     return apply(ew.maximum, broadcast_to_shape(low, shape), apply(ew.minimum, x, below))
 
 
-@spelled
 @in_single
 def normal(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike = dtypes.float32) -> Array:
     """Numbers of the standard normal distribution; complex ones have parts of variance 1/2 each.
@@ -156,7 +155,6 @@ def truncated_normal(
     return apply(ew.minimum, apply(ew.maximum, x, least), most)
 
 
-@spelled
 @in_single
 def exponential(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike = dtypes.float32) -> Array:
     """Numbers of the exponential distribution with mean 1.
@@ -174,7 +172,6 @@ def exponential(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike = dtypes
     return ew.abs_(portable_log(1 - uniform(read_key(key, where), shape, float_dtype(dtype, where))))
 
 
-@spelled
 @in_single
 def gumbel(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike = dtypes.float32) -> Array:
     """Numbers of the standard Gumbel distribution: -log(-log u); the greatest of `logits + gumbel` is a categorical draw.
@@ -194,7 +191,6 @@ def gumbel(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike = dtypes.floa
     return -portable_log(-portable_log(uniform(read_key(key, where), shape, dtype, tiny, dtype.type(1))))
 
 
-@spelled
 @in_single
 def laplace(key: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Array:
     """Numbers of the Laplace distribution with mean 0 and scale 1.

@@ -62,9 +62,8 @@ def rademacher(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike = dtypes.
     where = "nnc.random.rademacher"
     dtype = to_dtype(dtype, where)
     if not (dtype in dtypes.SIGNED or dtypes.is_inexact(dtype)):
-        raise user_error(
-            DTypeError, where, f"dtype is {dtype.name}.", fix="draw in a dtype that holds -1, such as 'int32'."
-        )
+        problem = f"dtype is {dtype.name}."
+        raise user_error(DTypeError, where, problem, fix="draw in a dtype that holds -1, such as 'int32'.")
     heads = bernoulli(key, np.float32(0.5), to_shape(shape, where))
     return el.where(heads, dtype.type(1), dtype.type(-1))
 
@@ -138,7 +137,7 @@ def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = dtypes.int64) ->
     """
     where = "nnc.random.poisson"
     dtype = integer_dtype(dtype, where)
-    (lam,), shape = read_together(where, dtypes.float64, shape, lam=lam)
+    (lam,), shape, _ = read_together(where, dtypes.float64, shape, lam=lam)
     key, lam = read_key(key, where), ew.stop_gradient(lam)
     few = ~(lam >= 10)
     note_use(key)
@@ -229,7 +228,7 @@ def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = dtypes.fl
     where = "nnc.random.binomial"
     dtype = float_dtype(dtype, where)
     own = own_dtype(p, where, "p")
-    (n, p), shape = read_together(where, dtypes.float64, shape, n=n, p=p)
+    (n, p), shape, _ = read_together(where, dtypes.float64, shape, n=n, p=p)
     key, n, p = read_key(key, where), ew.stop_gradient(n), ew.stop_gradient(p)
     rare = p < 0.5
     q = el.where(rare, p, 1 - p)
@@ -307,9 +306,8 @@ def multinomial(
     n, p = (to_value(x, where) for x in promote(n, p, where=where, to=dtypes.to_float))
     dtype = n.spec.dtype if dtype is None else to_dtype(dtype, where)
     if not p.spec.ndim:
-        raise user_error(
-            ShapeError, where, "p has no axes.", operands={"p": p.spec}, fix="give one probability per outcome."
-        )
+        problem = "p has no axes."
+        raise user_error(ShapeError, where, problem, operands={"p": p.spec}, fix="give one probability per outcome.")
     whole = joint_shape(shape, where, p=p)
     joint_shape(whole[:-1], where, n=n)
     own = p.spec.dtype

@@ -64,9 +64,8 @@ def bernoulli(key: Any, p: Any = 0.5, shape: Any = None) -> Array:
     key, p = read_key(key, where), as_operand(p, where, "p")
     dtype = dtype_of(p)
     if not dtypes.is_float(dtype):
-        raise user_error(
-            DTypeError, where, f"p is of {dtype.name}.", fix="give the probability as a floating-point number."
-        )
+        problem = f"p is of {dtype.name}."
+        raise user_error(DTypeError, where, problem, fix="give the probability as a floating-point number.")
     shape, noise = joint_shape(shape, where, p=p), dtypes.accumulator(dtype)
     return apply(ew.less, uniform(key, shape, noise), astype(p, noise))
 
@@ -211,13 +210,8 @@ def permutation(key: ArrayLike, x: ArrayLike, axis: int = 0, independent: bool =
 
 def _count(x: Array, where: str) -> int:
     if not dtypes.is_integer(x.spec.dtype) or int(x) < 0:
-        raise user_error(
-            DTypeError,
-            where,
-            f"{x} is no count.",
-            operands={"x": x.spec},
-            fix="give an array or an integer of 0 or more.",
-        )
+        fix = "give an array or an integer of 0 or more."
+        raise user_error(DTypeError, where, f"{x} is no count.", operands={"x": x.spec}, fix=fix)
     return int(x)
 
 

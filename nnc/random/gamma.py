@@ -9,7 +9,6 @@ from typing import Any
 
 from nnc.array.array import Array
 from nnc.base import dtypes
-from nnc.calls.spelling import spelled
 from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands.draws import portable_exp, portable_log, portable_log1p
@@ -85,7 +84,6 @@ def _draw(key: Array, a: Array, dtype: dtypes.DType, logarithm: bool) -> Array:
 # -- distributions -----------------------------------------------------------------------------------------------------
 
 
-@spelled
 @in_single
 def gamma(key: ArrayLike, a: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike = dtypes.float32) -> Array:
     """Numbers of the gamma distribution with shape parameter `a` and scale 1; differentiable in `a`.
@@ -105,12 +103,10 @@ def gamma(key: ArrayLike, a: ArrayLike, shape: ShapeLike | None = None, dtype: D
         (2,)
     """
     where = "nnc.random.gamma"
-    dtype = float_dtype(dtype, where)
-    (alpha,), _ = read_together(where, dtype, shape, a=a)
+    (alpha,), _, dtype = read_together(where, dtype, shape, a=a)
     return _draw(read_key(key, where), alpha, dtype, False)
 
 
-@spelled
 @in_single
 def loggamma(key: ArrayLike, a: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike = dtypes.float32) -> Array:
     """Logarithms of numbers of the gamma distribution, which are exact also where the numbers for small `a` would be 0.
@@ -126,12 +122,10 @@ def loggamma(key: ArrayLike, a: ArrayLike, shape: ShapeLike | None = None, dtype
         True
     """
     where = "nnc.random.loggamma"
-    dtype = float_dtype(dtype, where)
-    (alpha,), _ = read_together(where, dtype, shape, a=a)
+    (alpha,), _, dtype = read_together(where, dtype, shape, a=a)
     return _draw(read_key(key, where), alpha, dtype, True)
 
 
-@spelled
 @in_single
 def beta(
     key: ArrayLike, a: ArrayLike, b: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike = dtypes.float32
@@ -153,8 +147,7 @@ def beta(
         (3,)
     """
     where = "nnc.random.beta"
-    dtype = float_dtype(dtype, where)
-    parameters, shape = read_together(where, dtype, shape, a=a, b=b)
+    parameters, shape, dtype = read_together(where, dtype, shape, a=a, b=b)
     first, second = (
         _draw(part, astype(x, dtypes.float64), dtype, True)
         for part, x in zip(split(read_key(key, where)), parameters, strict=True)
@@ -164,7 +157,6 @@ def beta(
     return astype(first / (first + second), dtype)
 
 
-@spelled
 @in_single
 def dirichlet(
     key: ArrayLike, alpha: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike = dtypes.float32
@@ -191,11 +183,10 @@ def dirichlet(
     dtype = float_dtype(dtype, where)
     alpha = to_value(read_parameter(alpha, dtype, where, "alpha"), where, "alpha")
     if not alpha.spec.ndim:
-        raise user_error(
-            ShapeError, where, "alpha has no axes.", operands={"alpha": alpha.spec}, fix="give a vector of parameters."
-        )
+        problem = "alpha has no axes."
+        raise user_error(ShapeError, where, problem, operands={"alpha": alpha.spec}, fix="give a vector of parameters.")
     whole = None if shape is None else (*to_shape(shape, where), alpha.spec.shape[-1])
-    (alpha,), _ = read_together(where, dtypes.float64, whole, alpha=alpha)
+    (alpha,), _, _ = read_together(where, dtypes.float64, whole, alpha=alpha)
     if not alpha.spec.size:
         return astype(alpha, dtype)
     drawn = _draw(read_key(key, where), alpha, dtype, True)
@@ -203,7 +194,6 @@ def dirichlet(
     return astype(shares / sum_last(shares)[..., None], dtype)
 
 
-@spelled
 @in_single
 def chisquare(
     key: ArrayLike, df: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike = dtypes.float32
@@ -221,11 +211,10 @@ def chisquare(
         (2,)
     """
     where = "nnc.random.chisquare"
-    (df,), shape = read_together(where, float_dtype(dtype, where), shape, df=df)
+    (df,), shape, dtype = read_together(where, dtype, shape, df=df)
     return times(gamma(key, df * 0.5, shape, dtype), 2)
 
 
-@spelled
 @in_single
 def f(
     key: ArrayLike,
@@ -248,12 +237,11 @@ def f(
         (2,)
     """
     where = "nnc.random.f"
-    (dfnum, dfden), shape = read_together(where, float_dtype(dtype, where), shape, dfnum=dfnum, dfden=dfden)
+    (dfnum, dfden), shape, dtype = read_together(where, dtype, shape, dfnum=dfnum, dfden=dfden)
     below, above = split(read_key(key, where))
     return (chisquare(above, dfnum, shape, dtype) / dfnum) / (chisquare(below, dfden, shape, dtype) / dfden)
 
 
-@spelled
 @in_single
 def t(key: ArrayLike, df: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike = dtypes.float32) -> Array:
     """Numbers of Student's t distribution with `df` degrees of freedom; differentiable in `df`.
@@ -269,7 +257,7 @@ def t(key: ArrayLike, df: ArrayLike, shape: ShapeLike | None = None, dtype: DTyp
         (2,)
     """
     where = "nnc.random.t"
-    (df,), shape = read_together(where, float_dtype(dtype, where), shape, df=df)
+    (df,), shape, dtype = read_together(where, dtype, shape, df=df)
     normal_key, gamma_key = split(read_key(key, where))
     half = df * 0.5
     return times(normal(normal_key, shape, dtype), ew.sqrt(half / gamma(gamma_key, half, shape, dtype)))

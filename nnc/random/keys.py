@@ -55,9 +55,8 @@ def key(seed: ArrayLike) -> Array:
         raise user_error(DTypeError, where, f"the seed is of {dtype_of(seed).name}.", fix=fix)
     if isinstance(seed, int):
         if not -(2**63) <= seed < 2**64:
-            raise user_error(
-                ArgumentError, where, f"the seed {seed} needs more than 64 bits.", fix="use a smaller seed."
-            )
+            problem = f"the seed {seed} needs more than 64 bits."
+            raise user_error(ArgumentError, where, problem, fix="use a smaller seed.")
         return asarray(np.asarray([seed >> 32 & 0xFFFFFFFF, seed & 0xFFFFFFFF], np.uint32))
     spec = spec_of(seed)
     if spec.shape:
@@ -174,10 +173,6 @@ def bits(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike = dtypes.uint32
     where = "nnc.random.bits"
     wanted = to_dtype(dtype, where)
     if wanted not in dtypes.UNSIGNED:
-        raise user_error(
-            DTypeError,
-            where,
-            f"dtype is {wanted.name}.",
-            fix="draw unsigned integers; for others use nnc.random.randint.",
-        )
+        problem = f"dtype is {wanted.name}."
+        raise user_error(DTypeError, where, problem, fix="draw unsigned integers; for others use nnc.random.randint.")
     return draw_bits(read_key(key, where), to_shape(shape, where), 8 * wanted.itemsize)

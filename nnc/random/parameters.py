@@ -12,6 +12,7 @@ import numpy as np
 
 from nnc.array.array import Array
 from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands import elementwise as ew
 from nnc.commands.promote import apply, as_operand, astype, broadcast_shapes, broadcast_to_shape, dtype_of, to_dtype
 from nnc.errors import ArgumentError, DTypeError, ShapeError, user_error
@@ -30,9 +31,8 @@ def float_dtype(dtype: Any, where: str) -> dtypes.DType:
     """
     wanted = to_dtype(dtype, where)
     if not dtypes.is_float(wanted):
-        raise user_error(
-            DTypeError, where, f"dtype is {wanted.name}.", fix="draw in a floating-point dtype, such as 'float32'."
-        )
+        problem = f"dtype is {wanted.name}."
+        raise user_error(DTypeError, where, problem, fix="draw in a floating-point dtype, such as 'float32'.")
     return wanted
 
 
@@ -90,17 +90,21 @@ def integer_dtype(dtype: Any, where: str) -> dtypes.DType:
     """
     wanted = to_dtype(dtype, where)
     if not dtypes.is_integer(wanted):
-        raise user_error(
-            DTypeError, where, f"dtype is {wanted.name}.", fix="draw in an integer dtype, such as 'int32'."
-        )
+        problem = f"dtype is {wanted.name}."
+        raise user_error(DTypeError, where, problem, fix="draw in an integer dtype, such as 'int32'.")
     return wanted
 
 
-def read_together(where: str, dtype: dtypes.DType, shape: Any, **parameters: Any) -> tuple[list[Array], Shape]:
-    """Parameters in the dtype of the draw, broadcast to its shape, and that shape; see `joint_shape`."""
+def read_together(where: str, dtype: Any, shape: Any, **parameters: Any) -> tuple[list[Array], Shape, dtypes.DType]:
+    """Returns the parameters in the dtype of the draw, broadcast to its shape, that shape and dtype; see `joint_shape`.
+
+    Raises:
+        DTypeError: the dtype is no real floating-point dtype.
+    """
+    dtype = float_dtype(dtype, where)
     values = {name: read_parameter(x, dtype, where, name) for name, x in parameters.items()}
     wanted = joint_shape(shape, where, **values)
-    return [to_value(broadcast_to_shape(x, wanted), where) for x in values.values()], wanted
+    return [to_value(broadcast_to_shape(x, wanted), where) for x in values.values()], wanted, dtype
 
 
 def own_dtype(x: Any, where: str, name: str) -> dtypes.DType:
@@ -122,7 +126,7 @@ def rounded(x: Array, dtype: dtypes.DType) -> Array:
 
 
 def in_single(draw: F) -> F:
-    """Makes draws of 16-bit floats those of float32, rounded; `dtype` is a parameter of the function."""
+    """Makes draws of 16-bit floats those of float32, rounded; `dtype` is a parameter of the function, which is `spelled`."""
     place = list(inspect.signature(draw).parameters).index("dtype")
 
     @functools.wraps(draw)
@@ -137,4 +141,4 @@ def in_single(draw: F) -> F:
             kwargs["dtype"] = dtypes.float32
         return rounded(draw(*args, **kwargs), dtype)
 
-    return call  # type: ignore[return-value]
+    return spelled(call)  # type: ignore[return-value]

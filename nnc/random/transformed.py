@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from nnc.array.array import Array
 from nnc.base import dtypes
-from nnc.calls.spelling import spelled
 from nnc.commands import elementwise as ew
 from nnc.commands.draws import portable_exp, portable_log, tan_of_turns
 from nnc.numpy import elementwise as el
@@ -21,7 +20,6 @@ from nnc.typing import ArrayLike, DTypeLike, ShapeLike
 __all__ = ["cauchy", "logistic", "lognormal", "maxwell", "pareto", "rayleigh", "triangular", "wald", "weibull_min"]
 
 
-@spelled
 @in_single
 def cauchy(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike = dtypes.float32) -> Array:
     """Numbers of the standard Cauchy distribution: tan(π (u − 1/2)).
@@ -40,7 +38,6 @@ def cauchy(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike = dtypes.floa
     return tan_of_turns(u - 0.5)
 
 
-@spelled
 @in_single
 def logistic(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike = dtypes.float32) -> Array:
     """Numbers of the standard logistic distribution: log(u / (1 − u)).
@@ -59,7 +56,6 @@ def logistic(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike = dtypes.fl
     return portable_log(u) - portable_log(1 - u)
 
 
-@spelled
 @in_single
 def lognormal(
     key: ArrayLike, sigma: ArrayLike = 1.0, shape: ShapeLike | None = None, dtype: DTypeLike = dtypes.float32
@@ -77,11 +73,10 @@ def lognormal(
         True
     """
     where = "nnc.random.lognormal"
-    (sigma,), shape = read_together(where, float_dtype(dtype, where), shape, sigma=sigma)
+    (sigma,), shape, dtype = read_together(where, dtype, shape, sigma=sigma)
     return portable_exp(times(normal(key, shape, dtype), sigma))
 
 
-@spelled
 @in_single
 def pareto(key: ArrayLike, b: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike = dtypes.float32) -> Array:
     """Numbers of the Pareto distribution, from 1 on, with density b x^(−b−1).
@@ -97,11 +92,10 @@ def pareto(key: ArrayLike, b: ArrayLike, shape: ShapeLike | None = None, dtype: 
         True
     """
     where = "nnc.random.pareto"
-    (b,), shape = read_together(where, float_dtype(dtype, where), shape, b=b)
+    (b,), shape, dtype = read_together(where, dtype, shape, b=b)
     return portable_exp(exponential(key, shape, dtype) / b)
 
 
-@spelled
 @in_single
 def rayleigh(
     key: ArrayLike, scale: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike = dtypes.float32
@@ -119,13 +113,11 @@ def rayleigh(
         (3,)
     """
     where = "nnc.random.rayleigh"
-    dtype = float_dtype(dtype, where)
-    (scale,), shape = read_together(where, dtype, shape, scale=scale)
+    (scale,), shape, dtype = read_together(where, dtype, shape, scale=scale)
     u = el.maximum(uniform(key, shape, dtype), dtype.type(finfo(dtype).tiny))  # 0 would give infinity
     return times(scale, ew.sqrt(portable_log(u) * -2))
 
 
-@spelled
 @in_single
 def weibull_min(
     key: ArrayLike, scale: ArrayLike, concentration: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike = dtypes.float32
@@ -147,12 +139,10 @@ def weibull_min(
         (3,)
     """
     where = "nnc.random.weibull_min"
-    dtype = float_dtype(dtype, where)
-    (scale, concentration), shape = read_together(where, dtype, shape, scale=scale, concentration=concentration)
+    (scale, concentration), shape, dtype = read_together(where, dtype, shape, scale=scale, concentration=concentration)
     return times(power(exponential(key, shape, dtype), 1 / concentration), scale)
 
 
-@spelled
 @in_single
 def triangular(
     key: ArrayLike,
@@ -177,15 +167,13 @@ def triangular(
         (3,)
     """
     where = "nnc.random.triangular"
-    dtype = float_dtype(dtype, where)
-    (left, mode, right), shape = read_together(where, dtype, shape, left=left, mode=mode, right=right)
+    (left, mode, right), shape, dtype = read_together(where, dtype, shape, left=left, mode=mode, right=right)
     u, width = uniform(key, shape, dtype), right - left
     rising = left + ew.sqrt(u * width * (mode - left))
     falling = right - ew.sqrt((1 - u) * width * (right - mode))
     return el.where(u < (mode - left) / width, rising, falling)
 
 
-@spelled
 @in_single
 def maxwell(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike = dtypes.float32) -> Array:
     """Numbers of the Maxwell distribution, the length of a normal vector of three elements.
@@ -204,7 +192,6 @@ def maxwell(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike = dtypes.flo
     return ew.sqrt(sum_last(times(x, x)))
 
 
-@spelled
 @in_single
 def wald(key: ArrayLike, mean: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike = dtypes.float32) -> Array:
     """Numbers of the Wald (inverse Gaussian) distribution with scale 1 (Michael, Schucany and Haas, 1976).
@@ -220,8 +207,7 @@ def wald(key: ArrayLike, mean: ArrayLike, shape: ShapeLike | None = None, dtype:
         True
     """
     where = "nnc.random.wald"
-    dtype = float_dtype(dtype, where)
-    (mean,), shape = read_together(where, dtype, shape, mean=mean)
+    (mean,), shape, dtype = read_together(where, dtype, shape, mean=mean)
     normal_key, uniform_key = split(read_key(key, where))
     x, inverse = normal(normal_key, shape, dtype), 1 / mean
     half = times(x, x) * 0.5

@@ -83,7 +83,6 @@ def _root(cov: Array, method: str) -> Array:
     return vectors * el.where(inside, ew.sqrt(el.where(inside, values, 1)), 0)[..., None, :]
 
 
-@spelled
 @in_single
 def orthogonal(
     key: ArrayLike, n: int, shape: ShapeLike = (), dtype: DTypeLike = dtypes.float32, m: int | None = None
@@ -119,7 +118,6 @@ def orthogonal(
     return matrix_transpose(q) if n < m else q
 
 
-@spelled
 @in_single
 def generalized_normal(key: ArrayLike, p: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike = dtypes.float32) -> Array:
     """Numbers with density ∝ exp(−|x|ᵖ).
@@ -135,13 +133,12 @@ def generalized_normal(key: ArrayLike, p: ArrayLike, shape: ShapeLike = (), dtyp
         (4,)
     """
     where = "nnc.random.generalized_normal"
-    (p,), shape = read_together(where, float_dtype(dtype, where), shape, p=p)
+    (p,), shape, dtype = read_together(where, dtype, shape, p=p)
     gamma_key, sign_key = split(read_key(key, where))
     inverse = 1 / p
     return rademacher(sign_key, shape, dtype) * power(gamma(gamma_key, inverse, shape, dtype), inverse)
 
 
-@spelled
 @in_single
 def ball(key: ArrayLike, d: int, p: ArrayLike = 2, shape: ShapeLike = (), dtype: DTypeLike = dtypes.float32) -> Array:
     """Vectors of `d` elements, uniform in the ball where the sum of |x_i|ᵖ is at most 1 (Barthe et al., 2005).
@@ -163,7 +160,7 @@ def ball(key: ArrayLike, d: int, p: ArrayLike = 2, shape: ShapeLike = (), dtype:
     """
     where = "nnc.random.ball"
     d, shape, dtype = static_int(d, where, "d"), to_shape(shape, where), float_dtype(dtype, where)
-    (exponent,), _ = read_together(where, dtype, (), p=p)
+    (exponent,), _, _ = read_together(where, dtype, (), p=p)
     first, second = split(read_key(key, where))
     g = generalized_normal(first, exponent, (*shape, d), dtype)
     sizes = exponential(second, shape, dtype)

@@ -51,8 +51,7 @@ class FrameLayout:
     callback_at = 3
     arena_at = 4
     next_call = 5
-    zero_at = 6
-    mode_at = 7  # of floating-point arithmetic, as the caller has it
+    mode_at = 6  # of floating-point arithmetic, as the caller has it
 
     @property
     def _padded(self) -> int:

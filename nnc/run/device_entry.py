@@ -156,5 +156,5 @@ class _LaunchCode(StepCode):
     def _take_in(self, step: Step) -> dict[int, tuple[str, int, bool]]:
         return {}
 
-    def _iterations_between_polls(self, step: Step, region: Loop) -> int:
-        return 0
+    def _polls(self, step: Step, region: Loop) -> bool:
+        return False

@@ -14,7 +14,7 @@ import sysconfig
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -40,8 +40,7 @@ class _Method(ctypes.Structure):
     )
 
 
-@dataclass(frozen=True, slots=True)
-class ArrayLayout:
+class ArrayLayout(NamedTuple):
     """The layout of objects that stand for arrays: their type, and the offset in bytes of each field."""
 
     kind: type
@@ -62,8 +61,7 @@ class ArrayLayout:
         return cls(kind, (memory, spec, weak))
 
 
-@dataclass(frozen=True, slots=True)
-class Results:
+class Results(NamedTuple):
     """The form of a program's results: for each array its spec and whether it is weak. `is_one`: the one
     result is returned, not a list.
     """

@@ -9,7 +9,7 @@ are grouped, since LLVM takes longer for one long function than for some short o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from nnc.base import dtypes
 from nnc.lower.kernels.native import Native
@@ -17,7 +17,6 @@ from nnc.lower.plan.liveness import touched, walk
 from nnc.lower.plan.stages import Loop, Planned, Step, Steps
 from nnc.run.arguments import FrameLayout, binder
 from nnc.run.entry_steps import Failure, Outline, StepCode
-from nnc.run.step_table import runner
 
 BIND = -1  # the part that finds the arguments
 _PART = 100  # steps
@@ -32,19 +31,13 @@ _SAVE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class EntryText:
+class EntryText(NamedTuple):
     """A printed program. `called` are the kernels that it calls, `held` the kernels in its own text; `blocks` run in Python."""
 
     text: str
     called: tuple[Native, ...]
     held: tuple[Native, ...]
     blocks: tuple[Steps, ...]
-
-
-def common() -> tuple[Native, ...]:
-    """Returns the functions that all programs call."""
-    return binder(), runner()
 
 
 def print_entry(
@@ -77,8 +70,7 @@ def print_entry(
         bodies.append(body)
     called[binder().name] = binder()
     lines |= {*declared.values(), f"declare i64 @{binder().name}(ptr, ptr)", *(_MODES if any(flushed) else ())}
-    tables = [table for f in functions for table in f.tables]
-    texts = [*sorted(lines), *bodies, *tables, *(f.text() for f in functions), _main(flushed, apart)]
+    texts = [*sorted(lines), *bodies, *(f.text() for f in functions), _main(flushed, apart)]
     return EntryText("\n".join(texts), tuple(called.values()), held, tuple(outline.blocks))
 
 

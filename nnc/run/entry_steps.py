@@ -1,7 +1,7 @@
 """Prints steps, loops and branches of a program as one function: kernels are called where their tensors lie, iterations are real
 loops.
 
-steps in a row                           rows of a table (nnc.run.step_table)
+steps in a row                           one call each
 loop 0, copies (a, b), first = 0:        a: head, test → leave, tail, count;  b: likewise;  back to a
 steps without a compiled kernel          one call back into Python for all that stand in a row
 """
@@ -21,13 +21,14 @@ from nnc.lower.plan.costs import step_bytes, step_flops
 from nnc.lower.plan.liveness import touched, walk
 from nnc.lower.plan.stages import Branches, Iteration, Kind, Loop, Planned, Step, Steps, View
 from nnc.run.arguments import FrameLayout
-from nnc.run.step_table import MOST, StepTable, runner
 
 CALLS = 1 << 20  # a call back is numbered: a multiple of this, new each time, plus the number of the steps to be run
 POLL = CALLS - 1  # no steps: Python only looks for interrupts
 _POLL_SECONDS = 0.02  # between two looks for interrupts, as estimated: a kernel may take five times as long
 _UNPOLLED_SECONDS = 0.05  # a loop that is known to take no longer looks for none
-_MOST_ITERATIONS = 1 << 22  # between two looks: some milliseconds; Python's lock costs a busy program one of them
+_LEAST_SECONDS = (
+    5e-9  # that an iteration counts: looks are some milliseconds apart, of which Python's lock costs a busy program one
+)
 _INLINE_SECONDS = 1e-9  # of a step that the loop holds itself
 KINDS = 8  # at least as many as there are reasons
 
@@ -121,14 +122,11 @@ class StepCode(Code):
         self.outline = outline
         self.called: dict[str, Native] = {}
         self.signatures: dict[str, str] = {}  # how called kernels are declared
-        self.tables: list[str] = []
         self._failures: list[tuple[str, str]] = []
         self._loaded = set(given)  # words that are in registers
         self._at: dict[int, Value] = {}  # the present iteration of each loop around
         self._local: dict[int, str] = {}  # buffers that lie on the stack
-        self._spent: Slot | None = (
-            None  # within loops of loops: nanoseconds since the last look for interrupts, as estimated
-        )
+        self._spent: Slot | None = None  # in loops: picoseconds since the last look for interrupts, as estimated
 
     def word(self, position: int) -> str:
         """Returns the address of a word of the frame."""
@@ -177,35 +175,10 @@ class StepCode(Code):
         """Returns the method that prints steps of this one's kind, several in a row at once."""
         if step.region is not None:
             return self._regions
-        native = self.outline.natives.get(id(step))
-        if native is None:
-            return self._python
-        operands = len(step.inputs) + len(step.outputs) + len(native.numbers) + (id(step) in self.outline.states)
-        return self._calls if self._at or (operands > MOST and not native.packed) else self._rows
-
-    def _rows(self, steps: Steps) -> None:
-        """Prints steps at fixed addresses, as a table."""
-        outline, table = self.outline, StepTable()
-        for step in steps:
-            native, operands = outline.natives[id(step)], list[tuple[int, int]]()
-            for view in (*step.inputs, *step.outputs):
-                word, begin = outline.place(view.buffer)
-                operands.append((word, begin + view.offset))
-            if id(step) in outline.states:
-                operands.append((outline.words.state(outline.states[id(step)]), 0))
-            numbers = [(FrameLayout.zero_at, number) for number in native.numbers]
-            self._declare(native, ["ptr"] if native.packed else ["ptr"] * len(operands) + ["i64"] * len(numbers))
-            operands = numbers + operands if native.packed else operands + numbers
-            table.add(native, Failure.KERNEL.code(outline.numbers[id(step)]), operands)
-        name = f"{self.name}.rows{len(self.tables)}"
-        self.tables.append(table.text(name))
-        self._declare(runner(), ["ptr", "ptr", "ptr", "i64", "ptr"])
-        given = f"ptr @{name}.functions, ptr @{name}.words, i64 {len(steps)}, ptr {self.room(8 * table.room)}"
-        returned = Value(self.let(f"call i64 @{runner().name}(ptr %frame, {given})"), dtypes.int64)
-        self.fail_unless(self.compare("eq", returned, self.integer(0)), returned.text)
+        return self._python if id(step) not in self.outline.natives else self._calls
 
     def _calls(self, steps: Steps) -> None:
-        """Prints steps whose addresses move with iterations of loops, or that loops inline, as calls."""
+        """Prints calls of compiled kernels."""
         for step in steps:
             self._kernel(step)
 
@@ -312,12 +285,9 @@ class StepCode(Code):
         count = self.slot(self.integer(0))  # iterations that are done
         labels = [self.label("iteration") for _ in region.copies]
         after = self.label("after")
-        polls = self._iterations_between_polls(step, region)
-        adds = self._spent is not None and region.length is None  # to the time of the loops around
-        is_outermost, counts = self._spent is None, _holds_unknown(step)
-        if polls and counts and self._spent is None:
+        polls, around = self._polls(step, region), self._spent
+        if polls and around is None:
             self._spent = self.slot(self.integer(0))
-        poll = self.slot(self.integer(polls)) if polls and not counts else None
         # polls lie in a loop around the ring, which is then free of calls
         begin = self.label("ring") if polls else labels[region.first]
         kept = self._reads_iterations(step, region)
@@ -350,18 +320,13 @@ class StepCode(Code):
             self.steps(c.turn)
             if k + 1 < len(labels):
                 self.jump(begin if k + 1 == region.first else labels[k + 1])
-            elif polls and counts:
-                self._poll_by_time(region, labels[region.first], begin)
-            elif poll is None:
-                self.jump(labels[region.first])
+            elif polls:
+                self._poll(region, labels[region.first], begin)
             else:
-                self._poll(now, poll, polls, labels[region.first], begin)
+                self.jump(labels[region.first])
         del self._at[region.number]
         self.place(after)
-        if adds and self._spent is not None:
-            self._spend(self.mul(self.read(count), self.integer(self._nanoseconds(region))))
-        if is_outermost:
-            self._spent = None
+        self._spent = around
         for number, (place, size, written) in taken.items():
             del self._local[number]
             if written:
@@ -410,36 +375,18 @@ class StepCode(Code):
         self.declare("declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
         self.line(f"call void @llvm.memcpy.p0.p0.i64(ptr {target}, ptr {source}, i64 {nbytes}, i1 false)")
 
-    def _poll(self, now: Value, poll: Slot, polls: int, following: str, begin: str) -> None:
-        """Lets Python look for interrupts now and then."""
-        asks = self.label("poll")
-        self.branch(self.compare("ge", now, self.read(poll)), asks, following)
-        self.place(asks)
-        self.write(poll, self.add(now, self.integer(polls)))
-        self._call_back(POLL, Failure.INTERRUPT.code(0))
-        self.jump(begin)
-
-    def _poll_by_time(self, region: Loop, following: str, begin: str) -> None:
+    def _poll(self, region: Loop, following: str, begin: str) -> None:
         """Lets Python look for interrupts when the iterations of this loop and of those in it have taken long enough."""
         assert self._spent is not None
         asks = self.label("poll")
-        spent = self._spend(self.integer(self._nanoseconds(region)))
-        self.branch(self.compare("ge", spent, self.integer(int(_POLL_SECONDS * 1e9))), asks, following)
+        one = max(self.outline.iteration_seconds(region), _LEAST_SECONDS)
+        spent = self.add(self.read(self._spent), self.integer(int(one * 1e12)))
+        self.write(self._spent, spent)
+        self.branch(self.compare("ge", spent, self.integer(int(_POLL_SECONDS * 1e12))), asks, following)
         self.place(asks)
         self.write(self._spent, self.integer(0))
         self._call_back(POLL, Failure.INTERRUPT.code(0))
         self.jump(begin)
-
-    def _spend(self, nanoseconds: Value) -> Value:
-        """Adds to the time since the last look for interrupts."""
-        assert self._spent is not None
-        spent = self.add(self.read(self._spent), nanoseconds)
-        self.write(self._spent, spent)
-        return spent
-
-    def _nanoseconds(self, region: Loop) -> int:
-        """About how long an iteration takes, without the loops of unknown length in it."""
-        return max(1, int(self.outline.iteration_seconds(region) * 1e9))
 
     def _reads_iterations(self, step: Step, region: Loop) -> bool:
         """Whether the number of the present iteration of a loop may be read: by steps in Python, or for the text of an error."""
@@ -480,12 +427,9 @@ class StepCode(Code):
         if region.counter is not None:
             self.count(region.counter, at)
 
-    def _iterations_between_polls(self, step: Step, region: Loop) -> int:
-        """Returns a power of two: after so many iterations Python looks for interrupts; 0 where it is called often enough."""
+    def _polls(self, step: Step, region: Loop) -> bool:
+        """Whether Python must look for interrupts while a loop runs, which is long and does not call Python anyway."""
         if not self.outline.is_native((step,)):
-            return 0
-        one = self.outline.iteration_seconds(region)
-        if region.length is not None and region.length * one < _UNPOLLED_SECONDS and not _holds_unknown(step):
-            return 0
-        iterations = min(max(int(_POLL_SECONDS / one), 1), _MOST_ITERATIONS)
-        return 1 << (iterations.bit_length() - 1)
+            return False
+        is_long = region.length is None or region.length * self.outline.iteration_seconds(region) >= _UNPOLLED_SECONDS
+        return is_long or _holds_unknown(step)

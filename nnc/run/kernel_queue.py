@@ -36,8 +36,7 @@ from nnc.lower.plan.emit import Workspace, is_move
 from nnc.lower.plan.liveness import walk
 from nnc.lower.plan.stages import Buffer, Kind, Planned, Step, View
 from nnc.lower.plan.views import may_share
-from nnc.run.arguments import is_layout_known
-from nnc.run.entry import common
+from nnc.run.arguments import binder, is_layout_known
 
 
 class KernelQueue:
@@ -68,8 +67,7 @@ class KernelQueue:
         """Announces a program: the compiler begins with the functions that every program holds."""
         if self.compiler is not None:
             self.compiler.expect()
-            for native in common():
-                self.compiler.expect(native)
+            self.compiler.expect(binder())
 
     def after(self, phase: PhaseName, graph: Graph) -> None:
         """Prints the kernels whose texts are final after the phase "layout" or "fuse"; `graph` is the result of that phase."""

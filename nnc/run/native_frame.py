@@ -9,7 +9,7 @@ import ctypes
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -33,8 +33,7 @@ DirectCall = Callable[[list[Any]], Any]  # of a list of arrays, which it empties
 _CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)
 
 
-@dataclass(frozen=True, slots=True)
-class CallMemory:
+class CallMemory(NamedTuple):
     """The memory that a program writes to in a call: an arena, and the fresh arrays of its outputs."""
 
     arena: NDArray

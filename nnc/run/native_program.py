@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from nnc.base.context import timed
 from nnc.base.fork import new_lock
@@ -45,8 +45,7 @@ class Result:
     view: View
 
 
-@dataclass(frozen=True, slots=True)
-class ProgramAbi:
+class ProgramAbi(NamedTuple):
     """The interface of a compiled program, enough to call it: its inputs, which of them it overwrites and which are
     kept for it (`Bound.kept`), the specs of the fresh memory that it is given, its results, its constants, its arena, how many
     loops count iterations, and whether every step runs in every call: tests may leave much of the arena alone.
@@ -104,8 +103,7 @@ class ProgramAbi:
         return FrameLayout(len(self.inputs), len(self.made), len(self.constants), self.loops, states)
 
 
-@dataclass(frozen=True, slots=True)
-class Printed:
+class Printed(NamedTuple):
     """A program for the compiler, and the kernels with a state, in the order of its words."""
 
     text: EntryText

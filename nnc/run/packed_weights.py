@@ -15,11 +15,10 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -35,8 +34,7 @@ from nnc.run.native_program import ProgramAbi
 ChooseKernel = Callable[[Command, tuple[TensorSpec, ...], Mapping[str, Any], Target], Kernel]
 
 
-@dataclass(frozen=True, slots=True)
-class _PackedInput:
+class _PackedInput(NamedTuple):
     """One packed input: its spec, and the function and parameters that pack it."""
 
     spec: TensorSpec
@@ -48,8 +46,7 @@ class _PackedInput:
         return aligned_bytes(self.spec.nbytes).view(self.spec.dtype)
 
 
-@dataclass(frozen=True, slots=True)
-class _KeptForms:
+class _KeptForms(NamedTuple):
     """The packed forms of an argument; without an `owner`, memory for the next call."""
 
     owner: weakref.ref[Any] | None

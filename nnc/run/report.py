@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from nnc.base.html import format_bytes, format_table, show_text
 from nnc.base.source import SourceLine
@@ -17,8 +18,7 @@ from nnc.lower.plan.stages import Bound, Branches, Kind, Loop, Planned, Step, Vi
 _SHOWN = 5
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryRow:
+class MemoryRow(NamedTuple):
     """One life of a tensor: from step `first` to step `last` it takes `size` bytes at `offset` (of the arena; None elsewhere).
 
     A tensor that is dead in between, such as the operand of a single branch, has a row for each of its live ranges.

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from nnc.errors.names import module_getattr
+from nnc.errors.names.lookup import public_names
 from nnc.scipy import (
     cluster,
     fft,
@@ -34,9 +34,5 @@ __all__ = [
 ]
 
 
-def __dir__() -> list[str]:
-    return sorted(__all__)
-
-
 if not TYPE_CHECKING:  # to which a name that is not there would be one of type NoReturn
-    __getattr__ = module_getattr("nnc.scipy")
+    __getattr__, __dir__ = public_names("nnc.scipy")

@@ -60,7 +60,3 @@ __all__ = [
     "transpose",
     "unflatten",
 ]
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)

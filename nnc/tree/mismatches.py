@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from nnc.errors import ArgumentTypeError, TreeError, user_error
 from nnc.errors.errors import shorten
@@ -55,8 +54,7 @@ def differences(left: Any, right: Any) -> list[str]:
     return lines
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(NamedTuple):
     """A difference between containers with leaves at the same paths.
 
     Args:

@@ -11,7 +11,7 @@ from nnc.commands.facts import flops_of, moves_elements
 from nnc.graph import Graph, Node, Symbol, node_texts, symbol_numbers, value_text
 from nnc.graph.registry import effect
 from nnc.view.layout import Layout, Wire, lay_out
-from nnc.view.picture import Picture
+from nnc.view.picture import Picture, asset
 from nnc.view.svg import CHARACTER, document, element, label, number, shorten, title
 
 _FONT, _PAD, _MARGIN = 11, 8.0, 16.0
@@ -19,23 +19,6 @@ _HEIGHT, _CHIP = 36.0, 20.0  # of a node, of an input or output
 _WIDEST = 240.0
 _SMALL = 8  # elements of a constant that stands at each of its readers
 _BUSY = 16  # operations for each element of the results, from which a node counts as heavy
-STYLE = """
-.box rect { stroke: #8a8f98; stroke-width: 1px; fill: #f3f5f7; }
-.heavy > rect { fill: #cfe3fb; stroke: #3f78b8; }
-.plain > rect { fill: #e8f4e4; stroke: #6d9f5c; }
-.alias > rect { fill: #f3f3f3; stroke: #b5b5b5; stroke-dasharray: 3 2; }
-.effect > rect { fill: #fbdcd3; stroke: #c0644a; }
-.owner > rect { fill: #faf7ff; stroke: #7a5fb0; }
-.input > rect { fill: #fff3c9; stroke: #b99a2c; }
-.constant > rect { fill: #ececec; stroke: #999; }
-.undefined > rect { fill: #fff; stroke: #d00; }
-.output > rect { fill: #ffd9a8; stroke: #c47d1e; }
-.wire { fill: none; stroke: #7d8590; stroke-width: 1px; opacity: 0.75; }
-.lane { stroke: #9fb0c8; opacity: 0.45; }
-.name { font-weight: bold; }
-.spec { fill: #555; }
-.fold { font-weight: bold; cursor: pointer; }
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +156,9 @@ def draw_graph(graph: Graph) -> Picture:
     """Returns the picture of a graph."""
     draw = _Draw(graph)
     svg, width, height = draw.drawing(graph)
-    text = document((svg,), width, height, STYLE, f"graph {graph.name}", margin=_MARGIN, data_start=draw.start)
+    text = document(
+        (svg,), width, height, asset("graph.css"), f"graph {graph.name}", margin=_MARGIN, data_start=draw.start
+    )
     return Picture(f"graph {graph.name}", text)
 
 

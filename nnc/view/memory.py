@@ -8,22 +8,11 @@ from itertools import accumulate
 
 from nnc.base.html import format_bytes
 from nnc.compiled.reports import MemoryPlan, MemoryRow
-from nnc.view.picture import Picture
+from nnc.view.picture import Picture, asset
 from nnc.view.svg import Scale, document, element, label, number, shorten, title
 
 _WIDTH, _OUTSIDE, _HEIGHT, _LEFT, _TOP, _MARGIN = 1200.0, 130.0, 480.0, 80.0, 56.0, 12.0
 _SHADES = ("#dbe9f6", "#bad6ea", "#89bedc", "#539ecc", "#2b7bba", "#0b559f")  # of tensors in the arena, small to large
-STYLE = """
-.item rect { stroke: #fff; stroke-width: 0.5px; }
-.item text { font-size: 9px; pointer-events: none; }
-.input rect { fill: #f4d875; }
-.constant rect { fill: #cfcfcf; }
-.output rect { fill: #f2a65a; }
-.tape rect { fill: #b79ad6; }
-.kept rect { fill: #9fc98d; }
-.axis { stroke: #bbb; stroke-width: 0.5px; }
-.live { fill: none; stroke: #c0392b; stroke-width: 1px; }
-""" + "".join(f".shade{i} rect {{ fill: {color}; }}\n" for i, color in enumerate(_SHADES))
 
 
 def draw_memory(plan: MemoryPlan, name: str = "memory plan") -> Picture:
@@ -48,7 +37,9 @@ def draw_memory(plan: MemoryPlan, name: str = "memory plan") -> Picture:
     for row, bottom in zip(plan.rows, bottoms(plan.rows), strict=True):
         content.append(_rectangle(row, bottom, across, outside if row.offset is None else arena, plan.arena_bytes))
     content.append(element("path", d=_live_line(plan, steps, across, arena), cls="live"))
-    return Picture(name, document(content, _LEFT + _WIDTH, top + _HEIGHT + 34, STYLE, name, margin=_MARGIN))
+    shades = "".join(f".shade{i} rect {{ fill: {color}; }}\n" for i, color in enumerate(_SHADES))
+    style = asset("memory.css") + shades
+    return Picture(name, document(content, _LEFT + _WIDTH, top + _HEIGHT + 34, style, name, margin=_MARGIN))
 
 
 _LEGEND = (

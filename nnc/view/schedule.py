@@ -5,16 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from nnc.compiled.reports import ScheduleReport, ScheduleRow
-from nnc.view.picture import Picture
+from nnc.view.picture import Picture, asset
 from nnc.view.svg import Scale, document, element, label, shorten, steps_of_color, title
 
 _WIDTH, _BAND, _GAP, _LEFT, _TOP, _MARGIN = 1200.0, 56.0, 24.0, 80.0, 40.0, 12.0
-STYLE = """
-.item rect { stroke: #fff; stroke-width: 0.3px; }
-.item text { font-size: 9px; pointer-events: none; }
-.axis { stroke: #bbb; stroke-width: 0.5px; }
-.wait { fill: none; stroke: #c0392b; stroke-width: 0.7px; opacity: 0.6; }
-"""
 
 
 def draw_schedule(report: ScheduleReport) -> Picture:
@@ -35,7 +29,7 @@ def draw_schedule(report: ScheduleReport) -> Picture:
     content += [_rectangle(row, across, colors) for row in report.rows]
     by_step = {row.step: row for row in report.rows}
     content += [_wait(by_step[i], row, across) for row in report.rows for i in row.waits]
-    return Picture(name, document(content, _LEFT + _WIDTH, bottom + 24, STYLE, name, margin=_MARGIN))
+    return Picture(name, document(content, _LEFT + _WIDTH, bottom + 24, asset("schedule.css"), name, margin=_MARGIN))
 
 
 def _top(stream: int) -> float:

@@ -179,20 +179,20 @@ def run_changed(f: Callable[..., Any], change: Callable[[DeviceKernel], DeviceKe
 
 def test_an_element_that_no_thread_writes_is_told() -> None:
     x = np.ones((64, 64), np.float32)
-    fewer = lambda kernel: replace(kernel, launches=tuple(replace(each, grid=(1, 1, 1)) for each in kernel.launches))
+    fewer = lambda kernel: replace(kernel, launches=tuple(each._replace(grid=(1, 1, 1)) for each in kernel.launches))
     with pytest.raises(DeviceError, match=r"3072 elements of output 0 were not written, the first at \(16, 0\)"):
         run_changed(lambda x: nnp.tanh(x) + 1, fewer, x)
 
 
 def test_threads_beyond_the_end_are_told() -> None:
-    more = lambda kernel: replace(kernel, launches=tuple(replace(each, grid=(9, 1, 1)) for each in kernel.launches))
+    more = lambda kernel: replace(kernel, launches=tuple(each._replace(grid=(9, 1, 1)) for each in kernel.launches))
     with pytest.raises(DeviceError, match="outside of all regions"):
         run_changed(lambda x: nnp.tanh(x) + 1, more, np.ones((64, 64), np.float32))
 
 
 def test_operands_in_another_order_are_told() -> None:
     def turn(kernel: DeviceKernel) -> DeviceKernel:
-        return replace(kernel, launches=tuple(replace(x, operands=x.operands[::-1]) for x in kernel.launches))
+        return replace(kernel, launches=tuple(x._replace(operands=x.operands[::-1]) for x in kernel.launches))
 
     with pytest.raises(DeviceError, match="not writable|which nobody wrote"):
         run_changed(lambda x: nnp.tanh(x) + 1, turn, np.ones((64, 64), np.float32))

@@ -25,6 +25,7 @@ from nnc.testing.fuzz.reference import disturbed, run_reference, smallest_normal
 from nnc.testing.fuzz.subject import Subject, define
 from nnc.testing.fuzz.values import Input
 
+seen: list[Any] = []  # by callbacks, under the name that it has in programs
 PLANTED = {"isolated": False, "findings": 1, "shrinking": 20.0}
 
 
@@ -283,6 +284,32 @@ def test_branches_have_weak_numbers_where_nnc_has_them(name: str, pred: bool) ->
     assert nnc.tree.leaves(found) == nnc.tree.leaves(wanted)
 
 
+def test_carried_values_are_weak_where_nnc_has_them() -> None:
+    strong = nnc.asarray(np.float32(2))
+
+    def rotate(carry: Any, x: Any) -> Any:
+        a, _, c, d = carry
+        nnc.debug.callback(lambda a: seen.append(np.asarray(a).item()), a)
+        return (a + x, c * 1, a * strong, d * 2), a
+
+    def counted(of: Any, count: int) -> Any:
+        return of.fori_loop(0, count, lambda i, c: rotate(c, 1)[0], (1, 0.5, 0.25, 3.0))
+
+    def repeated(of: Any) -> Any:
+        return of.while_loop(lambda c: c[0] < 3, lambda c: rotate(c, 1)[0], (1, 0.5, 0.25, 3.0))
+
+    def scanned(of: Any) -> Any:
+        return of.scan(rotate, (0.5, 0.5, strong, 3.0), nnc.asarray([0.1, 0.2]).as_weak())
+
+    for run in (scanned, repeated, *(lambda of, count=count: counted(of, count) for count in range(3))):
+        found, wanted = (nnc.tree.leaves(run(of)) for of in (Plain(), nnc))
+        assert [x.tolist() for x in found] == [x.tolist() for x in wanted]
+        assert [(x.spec, x.weak) for x in found] == [(x.spec, x.weak) for x in wanted]
+        half = len(seen) // 2
+        assert seen[:half] == seen[half:]
+        seen.clear()
+
+
 @pytest.mark.parametrize("index", [0, 1])
 @pytest.mark.parametrize("other", [np.float64(1), np.float32(1), np.float16(1), 3, 0.1])
 def test_numbers_of_branches_take_the_dtype_of_the_other_branch_with_all_their_digits(other: Any, index: int) -> None:
@@ -294,9 +321,11 @@ def test_numbers_of_branches_take_the_dtype_of_the_other_branch_with_all_their_d
         assert (found.spec, found.weak) == (wanted.spec, wanted.weak)
 
 
-def test_norms_whose_values_no_derivative_sees_are_differentiated_by_differences() -> None:
-    body = Block(("a",), (Step("b", "nnp.linalg.norm", (Ref("a"),)),), ("b",))
-    subject = Subject.of(Program((Input("a", (3,), "float64", "uniform", 1),), body))
+@pytest.mark.parametrize("call", ["nnp.linalg.norm", "nnp.var", "nn.layer_norm", "nn.group_norm({0}, 1)"])
+@pytest.mark.parametrize("size", [1, 3])
+def test_values_whose_slopes_are_kept_apart_are_differentiated_by_differences(call: str, size: int) -> None:
+    body = Block(("a",), (Step("b", call, (Ref("a"),)),), ("b",))
+    subject = Subject.of(Program((Input("a", (1, size), "float64", "uniform", 1),), body))
     assert subject is not None
     for mode in MODES:
         if mode.name in ("jvp by differences", "second by differences"):

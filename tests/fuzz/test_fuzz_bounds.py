@@ -84,6 +84,22 @@ def test_an_order_of_complex_numbers_that_rounding_may_turn_has_no_bound() -> No
     assert np.isinf(rounded).all() and not np.any(exact)
 
 
+def test_the_sign_of_a_nan_bounds_nothing() -> None:
+    x = np.array([np.nan, -2.0])
+    exact, error = bound_of(lambda x: nnp.copysign(nnp.ones(2, "float64"), x), x)
+    assert np.isinf(error[0]) and exact[1] == -1 and error[1] < 1e-14
+
+
+def test_a_callback_passes_on_the_error_of_its_operand() -> None:
+    def called(x: Any) -> Any:
+        y = x[1:] - x[:1]
+        return nnc.pure_callback(np.sin, nnc.ShapeDtypeStruct(y.shape, y.dtype), y)
+
+    x = np.array([1e8, 1e8 + 1])
+    (_, exact), (_, rounded) = bound_of(called, x), bound_of(lambda x: called(x / 3), x)
+    assert exact.max() < 1e-15 and rounded.max() > 1e-9
+
+
 def test_references_of_long_doubles_have_the_digits_of_float64() -> None:
     rng = np.random.default_rng(0)
     for c in (c for c in COMMANDS.values() if c in scalar and c.arity is not None):

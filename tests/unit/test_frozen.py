@@ -35,7 +35,6 @@ CHANGING = {
     "nnc.run.store.cache": "_Room",
     "nnc.run.executor": "_ArrayPlace",
     "nnc.run.native_frame": "_Callbacks",
-    "nnc.run.step_table": "StepTable",
     "nnc.run.store.stored": "ProgramPlace",
     "nnc.nn.summaries": "_Entry",
     "nnc.compiled.retraces": "_Origins",

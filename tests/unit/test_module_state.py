@@ -34,7 +34,7 @@ def is_state(value: Any, given: ast.expr, is_changed: bool) -> bool:
         return is_empty or is_changed or isinstance(given, ast.Call)
     if isinstance(value, ContextVar) or kind.__module__ in ("_thread", "threading"):
         return True
-    if not kind.__module__.startswith("nnc") or isinstance(value, (type, Enum, Command, TensorSpec)):
+    if not kind.__module__.startswith("nnc") or isinstance(value, (type, tuple, Enum, Command, TensorSpec)):
         return False
     parameters = getattr(kind, "__dataclass_params__", None)
     return parameters is None or not parameters.frozen

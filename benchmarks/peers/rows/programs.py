@@ -7,6 +7,7 @@ import numpy as np
 from benchmarks.peers.row import Inputs, Row, Work, draw, normal
 
 RK4_STEPS, RK4_SIZE = 2000, 16
+EULER_STEPS = 200
 ITERATIONS = 1_000_000
 POINTS, FEATURES = 400, 4
 CHAIN = (2048, 1024)
@@ -84,6 +85,27 @@ ROWS = (
         {"iterations": ITERATIONS},
         rtol=0,
         parts=_LOOP,
+    ),
+    Row(
+        "while-jacobian",
+        f"while loop, {EULER_STEPS} Euler steps of a {RK4_SIZE}-vector, Jacobian by forward mode",
+        "programs.while_jacobian",
+        _rk4,
+        # A product for the values and one for the columns; one after the other the product's, dt's, and three at least of tanh.
+        Work(flops=EULER_STEPS * 2 * (RK4_SIZE + 1) * RK4_SIZE**2, chain=EULER_STEPS * 5),
+        "while-jacobian",
+        {"steps": EULER_STEPS},
+        frameworks=("nnc", "jax"),
+    ),
+    Row(
+        "while-gradient",
+        f"while loop, {EULER_STEPS} Euler steps of a {RK4_SIZE}-vector, gradient (JAX: loop of known length)",
+        "programs.while_gradient",
+        _rk4,
+        Work(flops=EULER_STEPS * 3 * 2 * RK4_SIZE**2, chain=EULER_STEPS * 7),  # and two backwards
+        "while-gradient",
+        {"steps": EULER_STEPS},
+        frameworks=("nnc", "jax"),
     ),
     Row(
         "gp",

@@ -56,6 +56,26 @@ def contracted_while(inputs: Inputs, *, iterations: int) -> Step:
     return _calls(loop, jnp.asarray(iterations), *(jnp.asarray(inputs[name]) for name in ("start", "factor", "shift")))
 
 
+def while_jacobian(inputs: Inputs, *, steps: int) -> Step:
+    """The Jacobian of Euler's method for y' = tanh(A y) - y, as many steps as are asked for, with regard to the start."""
+
+    def euler(matrix: Any, start: Any, dt: Any, steps: Any) -> Any:
+        advance = lambda y: y + dt * (jnp.tanh(matrix @ y) - y)
+        return jax.lax.while_loop(lambda c: c[0] < steps, lambda c: (c[0] + 1, advance(c[1])), (0, start))[1]
+
+    arguments = [jnp.asarray(inputs[name]) for name in ("matrix", "start", "dt")]
+    return _calls(jax.jit(jax.jacfwd(euler, 1)), *arguments, jnp.asarray(steps))
+
+
+def while_gradient(inputs: Inputs, *, steps: int) -> Step:
+    """The gradient of the squares' sum behind it: of a loop of known length, since JAX has no reverse mode through others."""
+
+    def loss(matrix: Any, start: Any, dt: Any) -> Any:
+        return jnp.sum(jax.lax.fori_loop(0, steps, lambda _, y: y + dt * (jnp.tanh(matrix @ y) - y), start) ** 2)
+
+    return _calls(jax.jit(jax.grad(loss, (0, 1))), *(jnp.asarray(inputs[name]) for name in ("matrix", "start", "dt")))
+
+
 def likelihood(inputs: Inputs) -> Step:
     """The negative log likelihood of a Gaussian process, and its gradient."""
     jax.config.update("jax_enable_x64", True)

@@ -55,6 +55,26 @@ def _scalar_while(inputs: Inputs, iterations: int, *, contract: bool) -> Step:
     return lambda: loop(count, *arguments)
 
 
+def _euler(matrix: Any, start: Any, dt: Any, steps: Any) -> Any:
+    """Euler's method for y' = tanh(A y) - y, as many steps as are asked for."""
+    advance = lambda y: y + dt * (nnp.tanh(matrix @ y) - y)
+    return nnc.while_loop(lambda c: c[0] < steps, lambda c: (c[0] + 1, advance(c[1])), (0, start))[1]
+
+
+def while_jacobian(inputs: Inputs, *, steps: int) -> Step:
+    """Its Jacobian with regard to the start."""
+    compiled, count = nnc.compile(nnc.jacfwd(_euler, 1)), nnc.asarray(steps)
+    arguments = [nnc.asarray(inputs[name]) for name in ("matrix", "start", "dt")]
+    return lambda: compiled(*arguments, count)
+
+
+def while_gradient(inputs: Inputs, *, steps: int) -> Step:
+    """The gradient of the squares' sum behind it, with regard to the matrix and the start."""
+    compiled = nnc.compile(nnc.grad(lambda *xs: nnp.sum(_euler(*xs) ** 2), (0, 1)))
+    arguments, count = [nnc.asarray(inputs[name]) for name in ("matrix", "start", "dt")], nnc.asarray(steps)
+    return lambda: compiled(*arguments, count)
+
+
 def likelihood(inputs: Inputs) -> Step:
     """The negative log likelihood of a Gaussian process, and its gradient."""
 

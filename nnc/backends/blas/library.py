@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import importlib.metadata
 from collections.abc import Sequence
 from ctypes import byref, c_int64, c_size_t, c_void_p
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from functools import cache
 import numpy as np
 
 from nnc.base.dtypes import DType
-from nnc.base.machine import address_of
+from nnc.base.machine import address_of, files_of
 from nnc.errors import BackendError
 
 
@@ -62,10 +61,10 @@ class Lapack:
 @cache
 def lapack() -> Lapack | None:
     """NumPy's LAPACK; None where NumPy came without the library, or with one whose names are others."""
-    for file in importlib.metadata.files("numpy") or []:
-        if "openblas" in file.name and "numpy.libs" in str(file):
+    for file in files_of("numpy", "numpy.libs/"):
+        if "openblas" in file.name:
             try:
-                found = Lapack(ctypes.CDLL(str(file.locate())))
+                found = Lapack(ctypes.CDLL(str(file)))
                 for routine in ("potrf", "gesv", "getrf", "geqrf", "orgqr", "syevd", "gesdd", "gees", "trsyl", "gemm"):
                     found.address(found.symbol(routine, np.dtype(np.float64)))
             except (OSError, BackendError):

@@ -16,8 +16,8 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from nnc.backends.llvm import llvm
 from nnc.backends.llvm.llvm import ANSWER, NOTICE, REQUEST, Recipe, encode
@@ -32,8 +32,7 @@ class GoneError(Exception):
     """The process ended, or never began to work."""
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """A future for an object file that the process will send. `hurry` tells the process that somebody waits for it."""
 
     future: Future[bytes]

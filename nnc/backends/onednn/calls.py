@@ -7,9 +7,9 @@ text.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache, partial
 from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
 
@@ -40,8 +40,7 @@ _EXPONENTS = MappingProxyType(
 )  # of infinities and NaNs
 
 
-@dataclass(frozen=True)
-class Operand:
+class Operand(NamedTuple):
     """A tensor of a call: its role, its layout, and the parameter of the compiled function (such as "in0", "out0", "workspace")
     that points to it, so many bytes further. Without a name it lies in the scratch memory that the state is given.
     """
@@ -52,16 +51,14 @@ class Operand:
     offset: int = 0
 
 
-@dataclass(frozen=True)
-class Call:
+class Call(NamedTuple):
     """A primitive on operands. Of calls that hardly ever run, the primitive is only described: compiled code makes it each time."""
 
     primitive: Primitive | PrimitiveDesc
     operands: tuple[Operand, ...]
 
 
-@dataclass(frozen=True)
-class Correction:
+class Correction(NamedTuple):
     """Calls, by descriptions of primitives, that follow the others where these leave an infinity or a NaN in a tensor of floats."""
 
     looked_at: Operand

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -64,8 +64,7 @@ _FLOATS = (dtypes.float32, dtypes.bfloat16, dtypes.float16)
 _LANES = MappingProxyType({"amx": 0, "avx512": 16, "avx2": 8})
 
 
-@dataclass(frozen=True)
-class _Form:
+class _Form(NamedTuple):
     """One of the three commands: which tensors it takes and gives, and their roles in the primitive."""
 
     operands: tuple[int, int, int]  # of the inputs and the output
@@ -90,8 +89,7 @@ _forms.set(
 )
 
 
-@dataclass(frozen=True)
-class _ConvolutionShape:
+class _ConvolutionShape(NamedTuple):
     """A convolution without layouts. The weight's shape begins with the groups, where there are several."""
 
     figures: Convolutions
@@ -121,7 +119,7 @@ class _ConvolutionShape:
     @property
     def unpacked(self) -> _ConvolutionShape:
         """The same where the weight lies in no blocked layout."""
-        return self if self.packed is None else replace(self, packed=None)
+        return self if self.packed is None else self._replace(packed=None)
 
     def spec(self, tensor: int) -> TensorSpec:
         return TensorSpec(self.shapes[tensor], self.dtype)
@@ -313,8 +311,7 @@ def _combined(problem: _ConvolutionShape, op: Combine, strides: Strides) -> Memo
     return MemoryDesc.strided((1, channels, *ones), problem.dtype, (channels * unit, unit, *(unit for _ in ones)))
 
 
-@dataclass(frozen=True)
-class _Choice:
+class _Choice(NamedTuple):
     """A primitive that computes in a dtype, and a primitive in float32 that runs after it if the weight holds infinities or
     NaNs in that dtype.
     """
@@ -332,7 +329,7 @@ def _choose(problem: _ConvolutionShape, strides: _AllStrides) -> _Choice | None:
     found = _choose_in(problem, strides)
     if found is not None and not _needs_correction(problem, found.implementation):
         return _Choice(found, problem.dtype)
-    widened = replace(problem, is_widened=problem.dtype != dtypes.float32)
+    widened = problem._replace(is_widened=problem.dtype != dtypes.float32)
     wide = _choose_in(widened, strides)
     if wide is None:
         return None
@@ -398,8 +395,7 @@ class _Draft:
         return self.desc.desc(dnnl.SCRATCHPAD)
 
 
-@dataclass(frozen=True)
-class _Plan:
+class _Plan(NamedTuple):
     """Primitives on tensors in given strides. The workspace holds tensors in layouts of the library, behind them a scratchpad that
     the primitives share, since they follow one another.
     """
@@ -418,8 +414,7 @@ class _Plan:
         return calls_native(calls, inputs, workspace=room > 0, correction=correction)
 
 
-@dataclass(frozen=True)
-class _CorrectionPlan:
+class _CorrectionPlan(NamedTuple):
     """The plan that follows where the tensor in a role holds infinities or NaNs. Its tensors lie in scratch memory, of which the
     system gives no pages until it runs.
     """
@@ -485,7 +480,7 @@ def _plan_for(problem: _ConvolutionShape, strides: _AllStrides) -> _Plan | None:
     if chosen.correction is None:
         return plan
     role = problem.form.roles[W]
-    return replace(plan, correction=_CorrectionPlan(_plan(problem, strides, chosen.correction), role, chosen.dtype))
+    return plan._replace(correction=_CorrectionPlan(_plan(problem, strides, chosen.correction), role, chosen.dtype))
 
 
 def _product(problem: _ConvolutionShape, strides: _AllStrides) -> _Plan | None:
@@ -563,7 +558,7 @@ def _lanes_of(problem: _ConvolutionShape) -> int:
     plan that replaces it must be no slower. A matrix unit has none, since it waits for memory with idle lanes, too.
     """
     anyhow = (None, None, None)
-    free = _primitive_desc(problem, anyhow) or _primitive_desc(replace(problem, is_widened=True), anyhow)
+    free = _primitive_desc(problem, anyhow) or _primitive_desc(problem._replace(is_widened=True), anyhow)
     return next((lanes for unit, lanes in _LANES.items() if free is not None and unit in free.implementation), 0)
 
 
@@ -672,11 +667,12 @@ def _native_joined(machine: Target, step: Step) -> Native | None:
     return _calls(problem, step, graph.nodes[0].params["groups"])
 
 
-def _joined(machine: Target) -> Kernel:
+def joined_kernel(machine: Target) -> Kernel:
+    """Makes the kernel of a convolution with an epilogue.
+
+    Primitives may put sums of some of the terms into the result before they read the operand combined with it: windows are cut
+    where they reach into the padding, and many channels are summed share by share. So the operand must not lie where the result
+    does.
+    """
     able, workspace = partial(_supports_joined, machine), partial(_workspace_joined, machine)
     return Kernel("onednn", run_by_graph, able, 20, workspace, partial(_native_joined, machine), in_place=False)
-
-
-# Primitives may put sums of some of the terms into the result before they read the operand combined with it: windows are cut where
-# they reach into the padding, and many channels are summed share by share. So the operand must not lie where the result does.
-add_kernel("with_epilogue", KernelFactory("onednn", _joined, priority=20))

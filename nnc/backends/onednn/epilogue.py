@@ -7,7 +7,7 @@ value that is computed again in another kernel would have other bits.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from nnc.backends.onednn.library import Eltwise
 from nnc.graph import Attribute, Node, Symbol
@@ -27,8 +27,7 @@ post_op.set("sub", "sub")
 post_op.set("div", "div")
 
 
-@dataclass(frozen=True)
-class Combine:
+class Combine(NamedTuple):
     """Combines the result, by an operation of `library.BINARY`, with the input `operand` of the step. It varies along `axes` of the
     result: "all", only "channels", or "none".
     """

@@ -14,17 +14,16 @@ import sys
 import weakref
 from collections.abc import Mapping, Sequence
 from ctypes import POINTER, byref, c_char_p, c_float, c_int, c_int64, c_size_t, c_uint, c_void_p
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from nnc.backends.native_runs import cpu_compiler
 from nnc.backends.onednn.interpose import can_interpose, imported, interpose
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
 from nnc.base.fork import fork_waits
-from nnc.base.machine import address_of, description_of, read_text
+from nnc.base.machine import address_of, files_of
 from nnc.commands.pack import Blocks
 from nnc.errors import BackendError
 
@@ -94,8 +93,7 @@ _SIGNATURES: Mapping[str, tuple[Any, ...]] = MappingProxyType({
 })  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Library:
+class Library(NamedTuple):
     """The loaded library and its engine for the processor."""
 
     functions: ctypes.CDLL
@@ -178,11 +176,7 @@ def share_threads(functions: ctypes.CDLL) -> bool:
 @cache
 def _find() -> str | None:
     """Returns the shared library's file in the distribution."""
-    folder = description_of(DISTRIBUTION)
-    if folder is None:
-        return None
-    paths = [row.partition(",")[0] for row in read_text(folder / "RECORD").splitlines() if "libdnnl.so" in row]
-    names = [str(folder.parent / path) for path in paths if path.rpartition("/")[2].startswith("libdnnl.so")]
+    names = [str(path) for path in files_of(DISTRIBUTION, "libdnnl.so") if path.name.startswith("libdnnl.so")]
     return min(names, key=len, default=None)
 
 
@@ -316,15 +310,13 @@ class MemoryDesc(Owned):
 # -- post-ops: applied to a result before it is written ---------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Eltwise:
+class Eltwise(NamedTuple):
     """Applies a function of `ELTWISE`."""
 
     name: str
 
 
-@dataclass(frozen=True)
-class Binary:
+class Binary(NamedTuple):
     """Combines with another tensor of the result's shape (sizes of 1 broadcast) by an operation of `BINARY`."""
 
     name: str

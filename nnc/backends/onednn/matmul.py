@@ -19,8 +19,7 @@ from nnc.backends.products import Gemm, Matrix, gemm_of, product_of
 from nnc.base import dtypes
 from nnc.device.target import Target
 from nnc.errors import BackendError
-from nnc.graph import Kernel, TensorSpec, add_kernel
-from nnc.graph.registry import KernelFactory
+from nnc.graph import Kernel, TensorSpec
 from nnc.lower.kernels.native import Native
 from nnc.lower.plan.stages import Step
 
@@ -96,9 +95,8 @@ def _has_instructions() -> bool:
     return not desc.implementation.startswith(("ref", "gemm"))
 
 
-def _kernel(machine: Target) -> Kernel:
-    run = run_native(matmul_native, "dot")
-    return Kernel("onednn", run, partial(_supports, machine), priority=20, native=matmul_native)
-
-
-add_kernel("dot", KernelFactory("onednn", _kernel, priority=20))
+def kernel(machine: Target) -> Kernel:
+    """Makes the kernel of `dot`."""
+    return Kernel(
+        "onednn", run_native(matmul_native, "dot"), partial(_supports, machine), priority=20, native=matmul_native
+    )

@@ -26,8 +26,7 @@ def _cpu_target(cpu: str | None, cores: int) -> Target:
     facts = machine.processor(Path("/proc/cpuinfo"), cpu)
     core = INTEL if "Intel" in facts["model"] else X86
     sizes = dict(cache_sizes())
-    memory = replace(
-        core.memory,
+    memory = core.memory._replace(
         page_bytes=os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else core.memory.page_bytes,
         first_cache_bytes=sizes.get("1", core.memory.first_cache_bytes),
         second_cache_bytes=sizes.get("2", core.memory.second_cache_bytes),

@@ -1,6 +1,4 @@
-"""Names of other libraries and nnc's: tables, which are imported for the first error, and errors that are made of them."""
-
-from typing import TYPE_CHECKING
+"""Names of other libraries and nnc's: tables, which are read for the first error, and errors that are made of them."""
 
 from nnc.errors.names.lookup import (
     MissingAttribute,
@@ -12,9 +10,7 @@ from nnc.errors.names.lookup import (
     names_without_missing,
 )
 from nnc.errors.names.rows import Row, Rows, code_of, note_of
-
-if TYPE_CHECKING:
-    from nnc.errors.names.tables import SOURCES, TABLES
+from nnc.errors.names.tables import SOURCES, TABLES
 
 __all__ = [
     "SOURCES",
@@ -31,6 +27,3 @@ __all__ = [
     "names_without_missing",
     "note_of",
 ]
-
-if not TYPE_CHECKING:
-    __getattr__ = module_getattr(__name__, dict.fromkeys(("SOURCES", "TABLES"), f"{__name__}.tables"))

@@ -16,6 +16,7 @@ import nnc.errors.names
 from nnc.base.garbage import collection_paused
 from nnc.errors import MissingNameError, NncError, user_error
 from nnc.errors.names.rows import Row, code_of, note_of
+from nnc.errors.names.tables import SOURCES, TABLES
 from nnc.errors.tracebacks import cut_traceback
 
 # Public modules, by the attributes that lead to them.
@@ -38,9 +39,9 @@ def find_row(where: str, name: str) -> Row | None:
         >>> code_of(find_row("nnc", "jit"))
         'nnc.compile(f)'
     """
-    first = nnc.errors.names.SOURCES.get(where, ())
-    for source in (*first, *(other for other in nnc.errors.names.TABLES if other not in first)):
-        row = nnc.errors.names.TABLES[source].get(name)
+    first = SOURCES.get(where, ())
+    for source in (*first, *(other for other in TABLES if other not in first)):
+        row = TABLES[source].get(name)
         if row is not None and code_of(row) != f"{where}.{name}":  # a name that nnc no longer has
             return row
     return None
@@ -110,6 +111,13 @@ def module_getattr(where: str, later: Mapping[str, str] = types.MappingProxyType
             raise
 
     return __getattr__
+
+
+def public_names(
+    where: str, later: Mapping[str, str] = types.MappingProxyType({})
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Returns the functions `__getattr__` and `__dir__` of a public module: see `module_getattr`."""
+    return module_getattr(where, later), lambda: sorted(sys.modules[where].__all__)
 
 
 def _is_submodule(where: str, name: str) -> bool:
@@ -202,8 +210,8 @@ def add_missing(cls: type, where: str) -> None:
         >>> Layer.train, hasattr(Layer, "eval")
         (True, False)
     """
-    for source in nnc.errors.names.SOURCES[where]:
-        for name in nnc.errors.names.TABLES[source]:
+    for source in SOURCES[where]:
+        for name in TABLES[source]:
             if name not in dir(cls):
                 setattr(cls, name, MissingAttribute(name, where))
 

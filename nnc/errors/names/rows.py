@@ -46,8 +46,3 @@ def note_of(row: Row) -> str:
         ('as in NumPy', '')
     """
     return "" if isinstance(row, str) else row[1]
-
-
-def words(text: str) -> tuple[str, ...]:
-    """Returns the words of a list that is written as one text."""
-    return tuple(text.split())

@@ -1,41 +1,46 @@
-"""All tables: for each module of another library its names, and for each module of nnc the tables that its users come from."""
+"""All tables: for each module of another library its names, and for each module of nnc the tables that its users come from.
+
+The table of `torch.nn` is the file `libraries/torch.nn.json`. It is read when it is first asked for.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 
-from nnc.errors.names import jax, libraries, objects, places, pytorch, pytorch_nn, pytorch_tensor
 from nnc.errors.names.rows import Rows
 
-TABLES: Mapping[str, Rows] = {
-    "jax": jax.JAX,
-    "jax.numpy": jax.JAX_NUMPY,
-    "jax.lax": jax.JAX_LAX,
-    "jax.random": jax.JAX_RANDOM,
-    "jax.tree_util": jax.JAX_TREE_UTIL,
-    "jax.nn": jax.JAX_NN,
-    "jax.scipy": jax.JAX_SCIPY,
-    "jax.scipy.special": jax.JAX_SCIPY_SPECIAL,
-    "jax.scipy.linalg": jax.JAX_SCIPY_LINALG,
-    "equinox": libraries.EQUINOX,
-    "equinox.nn": libraries.EQUINOX_NN,
-    "flax": libraries.FLAX,
-    "optax": libraries.OPTAX,
-    "torch": pytorch.TORCH,
-    "torch.linalg": pytorch.TORCH_LINALG,
-    "torch.Tensor": pytorch_tensor.TENSOR,
-    "torch.nn": pytorch_nn.NN,
-    "torch.nn.functional": pytorch_nn.FUNCTIONAL,
-    "torch.nn.init": pytorch_nn.INIT,
-    "torch.optim": pytorch.OPTIM,
-    "jax.sharding": places.JAX_SHARDING,
-    "jax.distributed": places.JAX_DISTRIBUTED,
-    "jax.experimental": places.JAX_EXPERIMENTAL,
-    "torch.distributed": places.TORCH_DISTRIBUTED,
-    "torch.nn.Module": objects.TORCH_MODULE,
-    "torch.optim.Optimizer": objects.TORCH_OPTIMIZER,
-    "flax.Module": objects.FLAX_MODULE,
-}
+_FILES = Path(__file__).parent / "libraries"
+_MODULES = (
+    "jax", "jax.numpy", "jax.lax", "jax.random", "jax.tree_util", "jax.nn", "jax.scipy", "jax.scipy.special", "jax.scipy.linalg",
+    "equinox", "equinox.nn", "flax", "optax", "torch", "torch.linalg", "torch.Tensor", "torch.nn", "torch.nn.functional",
+    "torch.nn.init", "torch.optim", "jax.sharding", "jax.distributed", "jax.experimental", "torch.distributed",
+    "torch.nn.Module", "torch.optim.Optimizer", "flax.Module",
+)  # fmt: skip
+
+
+@functools.cache
+def _read(module: str) -> Rows:
+    if module not in _MODULES:
+        raise KeyError(module)
+    rows = json.loads((_FILES / f"{module}.json").read_text(encoding="utf-8"))
+    return {name: row if isinstance(row, str) else (row[0], row[1]) for name, row in rows.items()}
+
+
+class _Tables(Mapping[str, Rows]):
+    def __getitem__(self, module: str) -> Rows:
+        return _read(module)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_MODULES)
+
+    def __len__(self) -> int:
+        return len(_MODULES)
+
+
+TABLES: Mapping[str, Rows] = _Tables()
 """The tables by the modules of other libraries.
 
 Example:
@@ -45,14 +50,7 @@ Example:
 
 SOURCES: Mapping[str, tuple[str, ...]] = {
     "nnc": (
-        "jax",
-        "jax.lax",
-        "torch",
-        "equinox",
-        "jax.tree_util",
-        "jax.sharding",
-        "jax.experimental",
-        "jax.distributed",
+        "jax", "jax.lax", "torch", "equinox", "jax.tree_util", "jax.sharding", "jax.experimental", "jax.distributed",
     ),
     "nnc.numpy": ("jax.numpy", "jax.lax", "torch", "torch.Tensor"),
     "nnc.numpy.linalg": ("torch.linalg", "torch"),
@@ -66,7 +64,7 @@ SOURCES: Mapping[str, tuple[str, ...]] = {
     "nnc.Array": ("torch.Tensor",),
     "nnc.nn.Module": ("torch.nn.Module", "flax.Module"),
     "nnc.optim.GradientTransformation": ("torch.optim.Optimizer",),
-}
+}  # fmt: skip
 """The modules whose tables are read first, in this order, for names that a module of nnc lacks.
 
 Example:

@@ -8,7 +8,7 @@ process.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -30,8 +30,7 @@ _SEARCHED = 2000  # blocks
 _PAIRED = 2000  # blocks
 
 
-@dataclass(frozen=True, slots=True)
-class ArenaPlan:
+class ArenaPlan(NamedTuple):
     """Offsets of the tensors, the arena's size, and the largest live set, which no plan can beat; all in bytes."""
 
     offsets: tuple[int, ...]

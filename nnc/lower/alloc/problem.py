@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,8 +11,7 @@ Ints = np.ndarray[Any, np.dtype[np.int64]]
 Intervals = tuple[tuple[int, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(NamedTuple):
     """Memory of `size` bytes at one place, live in each of the half-open ranges (first, end) of steps.
 
     Between its ranges other blocks may use the bytes. Tensors that share memory (an in-place chain, the carried values of a
@@ -24,8 +22,7 @@ class Block:
     intervals: Intervals
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(NamedTuple):
     """Blocks by first step, sizes in units of the alignment.
 
     A row is one live range; rows are sorted by their start. Row r can only meet rows `begin[r]` to `later[r]`: the ones before

@@ -7,13 +7,10 @@ from dataclasses import replace
 import numpy as np
 
 from nnc.lower.alloc.beam import BeamSearch, drawn_style
-from nnc.lower.alloc.fullest import search_fullest
 from nnc.lower.alloc.greedy import search_keys
 from nnc.lower.alloc.problem import Ints, Problem
 from nnc.lower.alloc.turns import LiveSets, Style
 
-_FULLEST = 0.75  # of the budget is for the fullest steps alone, but not more than so many cells
-_FULLEST_CELLS = 60_000_000
 # tight or not, and how many partial plans are kept
 _LANES = ((False, 4), (False, 32), (True, 16), (True, 64), (True, 256), (True, 1024))
 _LOOSE = 4  # tight ones get so many times as many cells
@@ -25,17 +22,11 @@ _GAP = (1.0, 0.5, 0.25, 0.1, 0.0)  # between the bound and the wanted height
 def improve(p: Problem, best: Ints, peak: int, budget: int) -> tuple[Ints, int]:
     """Returns a plan that is at most as high as `best`, and its height.
 
-    The fullest steps are searched alone first. Then beams of random styles and of several widths share the budget of array cells,
-    until that is spent: the same number in each process, however long it takes. Tight ones aim lower at once, since they fail fast;
-    half of them are in the style that has found the last plan.
+    Beams of random styles and of several widths share the budget of array cells, until that is spent: the same number in each
+    process, however long it takes. Tight ones aim lower at once, since they fail fast; half of them are in the style that has
+    found the last plan.
     """
-    alone = min(int(_FULLEST * budget), _FULLEST_CELLS)
-    best, peak, left = search_fullest(p, best, peak, alone)
-    return _search_all(p, best, peak, BeamSearch(LiveSets.of(p), budget - alone + left))
-
-
-def _search_all(p: Problem, best: Ints, peak: int, beam: BeamSearch) -> tuple[Ints, int]:
-    """Searches all steps at once."""
+    beam = BeamSearch(LiveSets.of(p), budget)
     keys = search_keys(p)
     widest = min(beam.widest, max(beam.budget // (_RUNS * beam.cost), _LANES[0][1]))
     spent = {lane: 0 for lane in _LANES if lane[1] <= widest}

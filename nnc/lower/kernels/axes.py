@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
@@ -28,8 +28,7 @@ def in_words(spec: TensorSpec, *strides: Shape) -> tuple[Shape, list[Shape]]:
     return (*spec.shape, 2), [(*s, 8) for s in strides]
 
 
-@dataclass(frozen=True, slots=True)
-class Axes:
+class Axes(NamedTuple):
     """A box of elements as several operands see it: its sizes, and the strides of each operand in bytes."""
 
     shape: Shape

@@ -614,8 +614,7 @@ def known_integer(x: Value) -> int | None:
     return int(text) if not lanes and text[0] != "%" and dtype == dtypes.int64 else None
 
 
-@dataclass(frozen=True, slots=True)
-class Slot:
+class Slot(NamedTuple):
     """A variable on the stack."""
 
     name: str

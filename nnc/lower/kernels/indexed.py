@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+from typing import NamedTuple
 
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
-from nnc.graph import TensorSpec
+from nnc.graph import TensorSpec, command
 from nnc.lower.kernels.axes import Shape
 from nnc.lower.kernels.builder import Code, Slot, Value
+from nnc.lower.kernels.reductions import Combine, shortcut
 from nnc.lower.kernels.values import position
 from nnc.lower.plan.stages import View
-
-Combine = Callable[[Code, Value, Value], Value]
 
 _ROUNDED = (dtypes.float16, dtypes.bfloat16)
 
 
-@dataclass(frozen=True, slots=True)
-class Indexed:
+class Indexed(NamedTuple):
     """The geometry that gather and scatter share: a box of rows of `x`, and the positions at which they lie."""
 
     x: View
@@ -93,27 +91,10 @@ def is_rounded(dtype: DType, op: str) -> bool:
     return dtype in _ROUNDED and op in ("add", "mul")
 
 
-def _extremum(predicate: str) -> Combine:
-    def combine(code: Code, x: Value, y: Value) -> Value:
-        if dtypes.is_bool(x.dtype):
-            return code.and_(x, y) if predicate == "lt" else code.or_(x, y)
-        keep = code.compare(predicate, x, y)
-        if dtypes.is_float(x.dtype):
-            keep = code.or_(keep, code.compare("uno", x, x))
-        return code.select(keep, x, y)
-
-    return combine
-
-
-def _add(code: Code, x: Value, y: Value) -> Value:
-    return code.or_(x, y) if dtypes.is_bool(x.dtype) else code.add(x, y)
-
-
-def _mul(code: Code, x: Value, y: Value) -> Value:
-    return code.and_(x, y) if dtypes.is_bool(x.dtype) else code.mul(x, y)
-
-
 COMBINE: Mapping[str, Combine] = MappingProxyType(
-    {"add": _add, "mul": _mul, "min": _extremum("lt"), "max": _extremum("gt")}
+    {
+        op: shortcut[command(name)].combine
+        for op, name in {"add": "add", "mul": "mul", "min": "minimum", "max": "maximum"}.items()
+    }
 )
 """The element that results of an element and an update, by `op` of scatter."""

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
+from nnc.lower.kernels.axes import word_of
 from nnc.lower.kernels.builder import Code, Value
 
 
@@ -23,13 +24,9 @@ def key_dtype(dtype: DType) -> DType:
     return dtypes.uint64 if dtype.itemsize == 8 else dtypes.uint32
 
 
-def _bits(dtype: DType) -> DType:
-    return {1: dtypes.uint8, 2: dtypes.uint16, 4: dtypes.uint32, 8: dtypes.uint64}[dtype.itemsize]
-
-
 def key_of(code: Code, x: Value, descending: bool) -> Value:
     """Returns the keys of values."""
-    bits, wide = _bits(x.dtype), key_dtype(x.dtype)
+    bits, wide = word_of(x.dtype), key_dtype(x.dtype)
     top = 1 << 8 * bits.itemsize - 1
     if dtypes.is_float(x.dtype):
         raw = code.bitcast(x, bits)
@@ -52,7 +49,7 @@ def key_of(code: Code, x: Value, descending: bool) -> Value:
 
 def value_of(code: Code, key: Value, dtype: DType, descending: bool) -> Value:
     """Returns the values of keys; NaN and 0 where the key stands for several."""
-    bits = _bits(dtype)
+    bits = word_of(dtype)
     top = 1 << 8 * bits.itemsize - 1
     raw = code.convert(key, bits)
     if descending:
@@ -69,7 +66,7 @@ def value_of(code: Code, key: Value, dtype: DType, descending: bool) -> Value:
 
 def is_ambiguous(code: Code, x: Value) -> Value:
     """Whether a float is one that its key does not tell: NaN or -0."""
-    raw = code.bitcast(x, _bits(x.dtype))
+    raw = code.bitcast(x, word_of(x.dtype))
     top = 1 << 8 * raw.dtype.itemsize - 1
     size = code.and_(raw, code.like(raw, top - 1))
     is_nan = code.compare("gt", size, code.like(size, _infinity(x.dtype)))

@@ -10,15 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from nnc.lower.kernels.native import KERNEL
 
 Extent = tuple[int, int, int]
 
 
-@dataclass(frozen=True)
-class Launch:
+class Launch(NamedTuple):
     """One launch of a kernel: a grid of blocks of threads.
 
     Attributes:

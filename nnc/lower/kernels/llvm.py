@@ -76,17 +76,9 @@ class _NestPrinter(NestRows):
             main.ret(main.integer(0))
             return Native(self._text([main]), inline=self.is_inline, numbers=numbers)
         fields = [*names, *(["n"] if numbers else [])]
-        room = main.room(8 * len(fields))
-        for i, name in enumerate(fields):
-            main.line(f"store {'i64' if name == 'n' else 'ptr'} %{name}, ptr {main.offset(room, 8 * i)}")
-        main.declare("declare void @nnc_parallel_for(ptr, ptr, i64, i64)")
-        count = self._unit_count(main, Value("%n", dtypes.int64) if numbers else None)
-        main.line(f"call void @nnc_parallel_for(ptr {_PART}, ptr {room}, {count.typed}, i64 {grain})")
+        self._call_parts(main, fields, grain)
         main.ret(main.integer(0))
-        part = Code(
-            "KERNEL.part", [("ptr", "fields"), ("i64", "first"), ("i64", "end")], "void", "nounwind", "internal"
-        )
-        pointers = [part.let(f"load ptr, ptr {part.offset('%fields', 8 * i)}") for i in range(len(names))]
+        part, pointers = self._part_function(len(names))
         if numbers:
             self.size_of_vector_loop = Value(
                 part.let(f"load i64, ptr {part.offset('%fields', 8 * len(names))}"), dtypes.int64
@@ -96,13 +88,13 @@ class _NestPrinter(NestRows):
         part.ret()
         return Native(self._text([main, part]), numbers=numbers)
 
-    @staticmethod
-    def _call_parts(main: Code, fields: Sequence[str], count: Value, grain: int) -> None:
-        """Runs the function of parts in threads, with `fields` as its arguments."""
+    def _call_parts(self, main: Code, fields: Sequence[str], grain: int, count: Value | None = None) -> None:
+        """Runs the function of parts in threads, with `fields` as its arguments; `count` parts, or those of all units."""
         room = main.room(8 * len(fields))
         for i, name in enumerate(fields):
             main.line(f"store {'i64' if name == 'n' else 'ptr'} %{name}, ptr {main.offset(room, 8 * i)}")
         main.declare("declare void @nnc_parallel_for(ptr, ptr, i64, i64)")
+        count = count or self._unit_count(main)
         main.line(f"call void @nnc_parallel_for(ptr {_PART}, ptr {room}, {count.typed}, i64 {grain})")
 
     @staticmethod
@@ -157,7 +149,7 @@ class _NestPrinter(NestRows):
     def _in_parts(self, main: Code, names: Sequence[str]) -> Native:
         region = len(self.reductions) * self.sums_of_all_rows() * 8
         sums = main.let(f"getelementptr i8, ptr {main.room(self.loops.row_parts * region)}, i64 0")
-        self._call_parts(main, [*names, sums.removeprefix("%")], main.integer(self.loops.row_parts), 1)
+        self._call_parts(main, [*names, sums.removeprefix("%")], 1, main.integer(self.loops.row_parts))
         part, pointers = self._part_function(len(names) + 1)
         self._begin(part, pointers[:-1])
         self.partial = pointers[-1]
@@ -173,11 +165,10 @@ class _NestPrinter(NestRows):
 
     # -- outer loops ---------------------------------------------------------------------------------------------------
 
-    def _unit_count(self, code: Code, n: Value | None = None) -> Value:
+    def _unit_count(self, code: Code) -> Value:
         if not self.is_generic:
             return code.integer(self.units())
-        n = n or Value("%n", dtypes.int64)
-        return code.div(code.add(n, code.integer(self.step - 1)), code.integer(self.step))
+        return code.div(code.add(Value("%n", dtypes.int64), code.integer(self.step - 1)), code.integer(self.step))
 
     def _grain(self) -> int:
         """Returns the least iterations of the outer loops for a thread of their own."""

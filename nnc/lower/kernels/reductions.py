@@ -6,7 +6,7 @@ Values are combined by the scalar expression of the command that the column `red
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from nnc.base import dtypes
 from nnc.base.dtypes import DType, accumulator
@@ -19,8 +19,7 @@ from nnc.lower.kernels.scalars import has_scalar, scalar
 Combine = Callable[[Code, Value, Value], Value]
 
 
-@dataclass(frozen=True, slots=True)
-class Shortcut:
+class Shortcut(NamedTuple):
     """A way to combine values that is faster than the scalar expression of a command.
 
     Attributes:

@@ -3,27 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import groupby
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from nnc.base.context import set_context
 from nnc.base.dtypes import TAPE
+from nnc.commands.loop import scan, while_
+from nnc.commands.tape import Spare
 from nnc.errors import InternalError
 from nnc.graph import Command, Graph, Kernel, Node, reference
+from nnc.lower.kernels.segments import run_scan, run_while
 from nnc.lower.plan.stages import NDArray, Step
 
 RunProgram = Callable[[Sequence[NDArray]], list[NDArray]]
 
 
-def sub_graph_kernel(step: Step, lower_graph: Callable[[Graph], RunProgram]) -> Kernel:
+_IN_SEGMENTS = MappingProxyType({while_: run_while, scan: run_scan})
+
+
+def sub_graph_kernel(step: Step, lower_graph: Callable[[Graph], RunProgram], native: bool) -> Kernel:
     """Runs a command that owns sub-graphs through its reference, which runs them as programs of their own.
 
     Args:
         lower_graph: lowers a sub-graph to a program; called when the sub-graph is first run.
+        native: these programs are compiled.
     """
-    command, graphs, function = step.command, step.graphs, reference[step.command]
+    command, graphs, function = step.command, step.graphs, _reference_of(step.command, native)
     programs: dict[Graph, RunProgram] = {}
 
     def run_inner(graph: Graph, values: Sequence[Any]) -> list[NDArray]:
@@ -40,17 +49,26 @@ def sub_graph_kernel(step: Step, lower_graph: Callable[[Graph], RunProgram]) -> 
     return Kernel("reference", run)
 
 
-def tape_program(graph: Graph, lower_graph: Callable[[Graph], RunProgram]) -> RunProgram:
+def _reference_of(command: Command, native: bool) -> Callable[..., Any]:
+    if native and command in _IN_SEGMENTS:
+        return partial(_IN_SEGMENTS[command], spare=Spare())
+    found: Callable[..., Any] = reference[command]
+    return found
+
+
+def tape_program(graph: Graph, lower_graph: Callable[[Graph], RunProgram], native: bool) -> RunProgram:
     """Runs a graph that takes or yields tapes, which no memory plan can hold: nodes with tapes run by their references, those
     between them as programs.
 
     Args:
         graph: the graph, such as that of an iteration of a loop.
         lower_graph: lowers a graph to a program; called when the graph is first run.
+        native: these programs are compiled.
     """
     programs: dict[Graph, RunProgram] = {}
     runs = [(has_tapes, list(nodes)) for has_tapes, nodes in groupby(graph.nodes, _has_tapes)]
     parts = [part for has_tapes, nodes in runs for part in (nodes if has_tapes else [graph.part(nodes)])]
+    functions = {node.command: _reference_of(node.command, native) for node in graph.nodes if _has_tapes(node)}
 
     def run_inner(inner: Graph, values: Sequence[Any]) -> list[NDArray]:
         if inner not in programs:
@@ -60,7 +78,7 @@ def tape_program(graph: Graph, lower_graph: Callable[[Graph], RunProgram]) -> Ru
     def run_node(node: Node, values: Sequence[NDArray]) -> Sequence[Any]:
         settings = {**node.params, "graphs": node.graphs, "run": run_inner} if node.graphs else node.params
         with set_context(source=node.source):
-            results = reference[node.command](*values, **settings)
+            results = functions[node.command](*values, **settings)
         return results if isinstance(results, (tuple, list)) else (results,)
 
     def run(values: Sequence[NDArray]) -> list[NDArray]:

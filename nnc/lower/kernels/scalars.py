@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import ast
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
@@ -76,6 +76,12 @@ def _count_instructions(expression: str, transcendental: int) -> int:
     return max(total, 1)
 
 
+COMPLEX_FUNCTIONS = frozenset(
+    (
+        "complex", "real", "imag", "conj", "abs", "select", "convert", "safe_product", "cos", "cosh", "exp", "log", "pow", "rsqrt",
+        "sin", "sinh", "sqrt", "tan", "tanh",
+    )
+)  # fmt: skip
 _DIVISION = 4  # instructions
 # Instructions that functions of expressions take for a vector; a size is taken together with its reader.
 _CHEAP_FUNCTIONS = {
@@ -85,8 +91,7 @@ _CHEAP_FUNCTIONS = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Parsed:
+class Parsed(NamedTuple):
     """An expression, with the names of its numbers and of its functions."""
 
     body: ast.expr
@@ -106,6 +111,16 @@ def parse(expression: str) -> Parsed:
     functions = frozenset(node.id for node in calls if isinstance(node, ast.Name))
     names = frozenset(node.id for node in ast.walk(body) if isinstance(node, ast.Name)) - functions
     return Parsed(body, names, functions)
+
+
+def can_be_complex(expression: str) -> bool:
+    """Whether an expression is defined for complex numbers in `math/complexes.py`: sums, products, quotients, parts, and equality
+    of operands. A bare name is left to the kernels that move elements.
+    """
+    words, signs = set(re.findall(r"[a-z_]\w*", expression)), set(re.findall(r"[^\w\s(),.]+", expression))
+    if signs & {"==", "!="}:
+        return len(signs) == 1 and words <= {*OPERANDS}
+    return signs <= {*"+-*/"} and words <= {*OPERANDS, *COMPLEX_FUNCTIONS} and not expression.isalnum()
 
 
 class Operations:

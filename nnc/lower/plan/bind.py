@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from math import lcm
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,8 +25,7 @@ def no_workspace(node: Node) -> int:
     return 0
 
 
-@dataclass(frozen=True, slots=True)
-class Emitted:
+class Emitted(NamedTuple):
     """The steps of a graph on tensors that each have memory of their own: the first are its inputs, `results` its outputs.
     `carried` are the moves of loop carries.
     """

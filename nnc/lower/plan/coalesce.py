@@ -9,9 +9,9 @@ parts that are joined, and donated arguments for results. Moves that cannot shar
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import chain, pairwise
+from typing import NamedTuple
 
 from nnc.base.dtypes import DType
 from nnc.commands.rules import in_place_facts
@@ -40,8 +40,7 @@ def overlap(x: Intervals, y: Intervals) -> list[tuple[int, int]]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class _JoinedPart:
+class _JoinedPart(NamedTuple):
     """A class of tensors lies within the tensor `region.buffer`, which step number `join` puts together.
 
     `place` is the part's place in the outermost tensor.
@@ -52,8 +51,7 @@ class _JoinedPart:
     place: View
 
 
-@dataclass(frozen=True, slots=True)
-class _ShownAt:
+class _ShownAt(NamedTuple):
     """The positions of inputs and outputs of a step that show a tensor, and the pairs (input, output) that may share memory."""
 
     reads: dict[int, list[int]]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from nnc.base.bounded import remembered
 from nnc.base.source import SourceLine
@@ -15,8 +15,7 @@ from nnc.lower.plan.schedule.assign import estimate_seconds
 from nnc.lower.plan.stages import Branches, Step
 
 
-@dataclass(frozen=True, slots=True)
-class CostRow:
+class CostRow(NamedTuple):
     """One step: floating-point operations, bytes that it reads and writes, and about how long it takes on one core."""
 
     command: str

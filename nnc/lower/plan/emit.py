@@ -8,7 +8,8 @@ move. So one rule makes loops, branches, outputs, joins and in-place updates fre
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from nnc.base.dtypes import TAPE, uint8
 from nnc.base.source import SourceLine
@@ -24,8 +25,7 @@ COPIES = 64  # most copies of an iteration that a loop is unrolled to; beyond, c
 _PEELED = 4096  # bytes; smaller values are copied into a loop once rather than giving it a first iteration of its own
 
 
-@dataclass(frozen=True, slots=True)
-class Body:
+class Body(NamedTuple):
     """The common form of `while` and `scan`. An iteration takes its number, elements, carried and captured values.
 
     `head` yields the condition, exits and values for `tail`, which yields carried values and rows. A `scan` has no head;
@@ -139,10 +139,6 @@ class Emitter:
         if symbol not in self._constants:
             self._constants[symbol] = self.tensor(Kind.CONSTANT, symbol, index=len(self._constants))
         return self._constants[symbol]
-
-    def constants(self) -> list[Symbol]:
-        """Returns the constants that steps read, in the order of their numbers."""
-        return list(self._constants)
 
     # -- loops ---------------------------------------------------------------------------------------------------------
 

@@ -116,36 +116,6 @@ class OperationGraph:
         ]
         return left, list(map(sum, self.readers)), net
 
-    @cached_property
-    def live(self) -> list[int]:
-        """The bytes that are live while each operation runs, in the given order: the results of `live_bytes`, in one pass."""
-        nbytes, last = self.nbytes, [_NEVER] * len(self.nbytes)
-        for i, read in enumerate(self.reads):
-            for s in read:
-                last[s] = i
-        for s in self.kept:
-            last[s] = len(self.reads)
-        held = [0] * len(nbytes)  # the bytes of results that will be read
-        left = [1] * len(nbytes)
-        live: list[int] = []
-        before = 0
-        for i, (read, written) in enumerate(zip(self.reads, self.writes, strict=True)):
-            now = after = before
-            for s in written:
-                now += nbytes[s]
-                if last[s] != _NEVER:
-                    after += nbytes[s]
-                    held[s] = nbytes[s]
-            ended = 0
-            for s in read:
-                if last[s] == i and held[s]:
-                    ended += held[s]
-                    held[s] = 0
-                    left[s] = 0
-            live.append(now - self.shared(i, left) if ended and self.overwrites[i] else now)
-            before = after - ended
-        return live
-
     def peak(self, order: Iterable[int]) -> int:
         """Returns the largest live set of an order."""
         return max(self.live_bytes(order), default=0)

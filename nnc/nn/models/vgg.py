@@ -9,7 +9,7 @@ import nnc.numpy as nnp
 from nnc import random
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
-from nnc.errors import ArgumentError, user_error
+from nnc.errors.errors import check_choice
 from nnc.nn.activations import relu
 from nnc.nn.convolution import Conv, MaxPool
 from nnc.nn.layers import Dropout, Lambda, Linear, Sequential
@@ -66,8 +66,7 @@ class VGG(Module):
         dropout_rate: float = 0.5,
         dtype: DTypeLike = dtypes.float32,
     ) -> None:
-        if depth not in STAGES:
-            raise user_error(ArgumentError, "VGG", f"depth is {depth}.", fix="use 11, 13, 16 or 19.")
+        check_choice("VGG", "depth", depth, STAGES)
         keys = iter(random.split(key, 19))
         width = in_features
         layers: list[Module] = []

@@ -273,9 +273,8 @@ def tree_norm(tree: Any, ord: int | float | str | None = None, squared: bool = F
         norms = [nnp.linalg.vector_norm(x) for x in _arrays(tree)]
         return nnp.linalg.vector_norm(nnp.stack(norms)) if norms else asarray(0.0)
     if ord not in (1, math.inf, "inf", "infinity"):
-        raise user_error(
-            ArgumentError, "tree_norm", f"ord is {ord!r}; it must be 1, 2 or inf.", fix="choose one of them."
-        )
+        problem = f"ord is {ord!r}; it must be 1, 2 or inf."
+        raise user_error(ArgumentError, "tree_norm", problem, fix="choose one of them.")
     sizes = _map(nnp.abs, tree)
     size = asarray(tree_sum(sizes) if ord == 1 else tree_max(sizes))
     return nnp.square(size) if squared else size

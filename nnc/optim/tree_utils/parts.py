@@ -113,12 +113,8 @@ def tree_set(tree: Any, filtering: Filter | None = None, /, **kwargs: Any) -> An
     """
     for key in kwargs:
         if not tree_get_all_with_path(tree, key, filtering):
-            raise user_error(
-                ArgumentError,
-                "tree_set",
-                f"no part is called {key!r}.",
-                fix="see the fields of the state for their names.",
-            )
+            problem = f"no part is called {key!r}."
+            raise user_error(ArgumentError, "tree_set", problem, fix="see the fields of the state for their names.")
     return _replaced(tree, filtering, kwargs, ())
 
 

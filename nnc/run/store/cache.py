@@ -24,7 +24,7 @@ from functools import cache
 from itertools import accumulate, pairwise
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from nnc.base.context import get_context
 from nnc.base.files import ExposedError, Folder, private_folder
@@ -40,8 +40,7 @@ MOST_BYTES: Mapping[str, int] = MappingProxyType({"objects": 1 << 28, "programs"
 _MOST_BYTES_ELSE = 1 << 22
 
 
-@dataclass(frozen=True, slots=True)
-class Cache:
+class Cache(NamedTuple):
     """Entries of several kinds in a folder, which need not exist. Keys and values are JSON values.
 
     Example:
@@ -120,8 +119,7 @@ class Cache:
             warnings.warn_explicit(text, RuntimeWarning, source.file, source.line)
 
 
-@dataclass(frozen=True, slots=True)
-class CacheEntry:
+class CacheEntry(NamedTuple):
     """The place of one small value in a cache.
 
     Example:

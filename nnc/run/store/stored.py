@@ -16,7 +16,7 @@ from collections.abc import Iterator, Set
 from dataclasses import dataclass, fields
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -48,8 +48,7 @@ _APART = frozenset({"cache_folder", "verify_passes"})  # options that programs d
 _MOST_CONSTANTS = 1 << 20  # bytes of constants that are kept with a program
 
 
-@dataclass(frozen=True, slots=True)
-class Name:
+class Name(NamedTuple):
     """The key of a program, the source lines of its graph, and the commands that other packages change."""
 
     key: dict[str, Any]

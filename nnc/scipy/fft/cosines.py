@@ -82,9 +82,8 @@ def _transform(where: str, x: Array, kind: int, n: int | None, axis: int, norm: 
     rows = moveaxis(x, at, -1)
     size = rows.spec.shape[-1] if n is None else static_int(n, where, "n")
     if size < (2 if kind == 1 else 1):
-        raise user_error(
-            ArgumentError, where, f"the transform would have {size} points.", fix="use 1 or more, for type 1 2 or more."
-        )
+        problem = f"the transform would have {size} points."
+        raise user_error(ArgumentError, where, problem, fix="use 1 or more, for type 1 2 or more.")
     missing = size - rows.spec.shape[-1]
     rows = pad(rows, [(0, 0)] * (x.spec.ndim - 1) + [(0, missing)]) if missing > 0 else rows[..., :size]
     total = 2 * (size - 1) if kind == 1 else 2 * size
@@ -117,12 +116,8 @@ def _all_axes(where: str, x: Array, s: Sequence[int] | None, axes: Axis) -> list
     implied = axes is None and s is not None
     along = range(x.spec.ndim - len(s or ()), x.spec.ndim) if implied else to_axes(where, axes, x.spec.ndim)
     if (s is not None and len(s) != len(along)) or any(i < 0 for i in along):
-        raise user_error(
-            ArgumentError,
-            where,
-            f"s is {s!r} for axes {tuple(along)} of {x.spec.ndim}.",
-            fix="give one size for each axis.",
-        )
+        problem = f"s is {s!r} for axes {tuple(along)} of {x.spec.ndim}."
+        raise user_error(ArgumentError, where, problem, fix="give one size for each axis.")
     return [(axis, None if s is None else s[i]) for i, axis in enumerate(along)]
 
 

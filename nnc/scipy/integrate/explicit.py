@@ -13,7 +13,7 @@ from nnc.numpy.creation import asarray
 from nnc.numpy.joining import stack
 from nnc.numpy.manipulation import broadcast_to
 from nnc.scipy.integrate.steps import MAX_FACTOR, MIN_FACTOR, SAFETY, Problem, State, propose, rms
-from nnc.scipy.integrate.tableaus import Row, Tableau
+from nnc.scipy.integrate.tableaus import Tableau
 from nnc.trace.core.differentiate import stop_gradient
 
 
@@ -79,7 +79,7 @@ class RungeKutta:
         table, h = self.tableau, s.t - s.t_old
         stages = s.stages
         if not table.further:
-            return la.matmul(_constant(_transposed(table.extension), stages), stages), 0
+            return la.matmul(_constant(list(zip(*table.extension, strict=True)), stages), stages), 0
         rows = [stages[i] for i in range(len(table.c) + 1)]
         for c, weights in table.further:
             rows.append(problem.fun(s.t_old + c * h, s.y_old + h * _combined(weights, rows)))
@@ -99,10 +99,6 @@ class RungeKutta:
         for i in range(count):
             total = (total + terms[count - 1 - i]) * (x if i % 2 == 0 else 1 - x)
         return y + total
-
-
-def _transposed(rows: Sequence[Row]) -> list[list[float]]:
-    return [list(column) for column in zip(*rows, strict=True)]
 
 
 def _constant(rows: Any, like: Array) -> Array:

@@ -12,7 +12,7 @@ from nnc.base import dtypes
 from nnc.calls.spelling import spelled
 from nnc.commands.promote import as_operand, astype, result_dtype
 from nnc.commands.replay import check_strategy
-from nnc.compiled.compiled import compile as compile_
+from nnc.compiled.decorator import compile as compile_
 from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, UnsupportedError, user_error
 from nnc.errors.errors import check_choice
 from nnc.graph import TensorSpec
@@ -145,9 +145,8 @@ def _read(
         raise user_error(ArgumentError, where, f"t_span is {t_span!r}.", fix="pass the first and the last time.")
     y = to_value(y0, where, "y0")
     if y.spec.ndim != 1 or not y.spec.size:
-        raise user_error(
-            ShapeError, where, "y0 must be a vector.", operands={"y0": y.spec}, fix="flatten it, and reshape y in fun."
-        )
+        reason = "y0 must be a vector."
+        raise user_error(ShapeError, where, reason, operands={"y0": y.spec}, fix="flatten it, and reshape y in fun.")
     ends = [as_operand(t, where, "t_span") for t in t_span]  # numbers keep all their digits
     times = None if t_eval is None else as_operand(t_eval, where, "t_eval")
     dtype = result_dtype(y, *ends, *([] if times is None else [times]), where=where)
@@ -169,9 +168,8 @@ def _read(
     if dtypes.is_inexact(out.dtype):
         dtype = result_dtype(np.zeros((), dtype), np.zeros((), out.dtype), where=where)
     if method in ("Radau", "BDF") and dtypes.is_complex(dtype):
-        raise user_error(
-            UnsupportedError, where, f"{method!r} takes real numbers only.", fix="stack real and imaginary parts in y."
-        )
+        reason = f"{method!r} takes real numbers only."
+        raise user_error(UnsupportedError, where, reason, fix="stack real and imaginary parts in y.")
     real = dtypes.real_dtype(dtype)
     first, last = (in_dtype(t, real, where, "t_span") for t in ends)
     times = None if times is None else in_dtype(times, real, where, "t_eval")
@@ -190,9 +188,8 @@ def _check_times(where: str, first: Array, last: Array, times: Array | None) -> 
     if times is None:
         return
     if times.spec.ndim != 1 or not times.spec.size:
-        raise user_error(
-            ShapeError, where, "t_eval must be a vector.", operands={"t_eval": times.spec}, fix="pass a list of times."
-        )
+        problem = "t_eval must be a vector."
+        raise user_error(ShapeError, where, problem, operands={"t_eval": times.spec}, fix="pass a list of times.")
     values, ends = known_or_none(times), [known_or_none(t) for t in (first, last)]
     if values is None:
         return
@@ -203,9 +200,8 @@ def _check_times(where: str, first: Array, last: Array, times: Array | None) -> 
             raise user_error(ArgumentError, where, problem, fix=f"use times from {low} to {high}.")
         steps = np.diff(values) * (1 if ends[1] >= ends[0] else -1)
         if not (steps > 0).all():
-            raise user_error(
-                ArgumentError, where, "the times of t_eval are not in the order of t_span, each once.", fix="sort them."
-            )
+            problem = "the times of t_eval are not in the order of t_span, each once."
+            raise user_error(ArgumentError, where, problem, fix="sort them.")
 
 
 def _check_steps(where: str, rtol: Any, max_step: Any, first_step: Any, first: Array, last: Array, eps: float) -> None:
@@ -220,17 +216,12 @@ def _check_steps(where: str, rtol: Any, max_step: Any, first_step: Any, first: A
     tolerance, most, size = number(rtol), number(max_step), number(first_step)
     least = _LEAST_TOLERANCE * eps
     if tolerance is not None and tolerance < least:
-        raise user_error(
-            ArgumentError,
-            where,
-            f"rtol is {tolerance}, less than rounding errors allow.",
-            fix=f"use {least:.2g} or more.",
-        )
+        problem = f"rtol is {tolerance}, less than rounding errors allow."
+        raise user_error(ArgumentError, where, problem, fix=f"use {least:.2g} or more.")
     if most is not None and not most > 0:
         raise user_error(ArgumentError, where, f"max_step is {most}.", fix="use a positive number.")
     ends = number(first), number(last)
     length = None if ends[0] is None or ends[1] is None else abs(ends[1] - ends[0])
     if size is not None and (not size > 0 or (length is not None and size > length)):
-        raise user_error(
-            ArgumentError, where, f"first_step is {size}.", fix="use a positive number, not longer than the interval."
-        )
+        problem = f"first_step is {size}."
+        raise user_error(ArgumentError, where, problem, fix="use a positive number, not longer than the interval.")

@@ -8,7 +8,8 @@ from nnc.array.array import Array
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
 from nnc.commands.promote import as_operand, result_dtype
-from nnc.errors import ArgumentError, ShapeError, user_error
+from nnc.errors import ShapeError, user_error
+from nnc.errors.errors import check_choice
 from nnc.numpy import elementwise as el
 from nnc.numpy.creation import zeros
 from nnc.numpy.manipulation import moveaxis
@@ -87,13 +88,11 @@ def cumulative_trapezoid(
         >>> cumulative_trapezoid(np.asarray([1.0, 2.0, 4.0]), initial=0)
         Array([0. , 1.5, 4.5], dtype=float64)
     """
-    if initial not in (None, 0):
-        raise user_error(ArgumentError, "cumulative_trapezoid", f"initial is {initial!r}.", fix="use 0 or None.")
+    check_choice("cumulative_trapezoid", "initial", initial, (0, None))
     y, gaps = _samples("cumulative_trapezoid", y, x, dx, axis)
     if not y.spec.shape[-1]:
-        raise user_error(
-            ShapeError, "cumulative_trapezoid", "there is no sample.", operands={"y": y.spec}, fix="pass one or more."
-        )
+        problem = "there is no sample."
+        raise user_error(ShapeError, "cumulative_trapezoid", problem, operands={"y": y.spec}, fix="pass one or more.")
     parts = gaps * (y[..., 1:] + y[..., :-1]) * 0.5
     return moveaxis(cumulative_sum(parts, axis=-1, include_initial=initial is not None), -1, axis)
 

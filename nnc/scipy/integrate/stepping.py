@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from nnc.array.array import Array
-from nnc.compiled.compiled import compile as compile_
+from nnc.compiled.decorator import compile as compile_
 from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, user_error
 from nnc.numpy.creation import asarray, zeros
 from nnc.numpy.joining import stack
@@ -42,12 +42,8 @@ def prepare_events(events: Any, args: tuple[Any, ...]) -> list[Event]:
     """
     listed = [events] if callable(events) else events
     if not isinstance(listed, (list, tuple)) or not all(map(callable, listed)):
-        raise user_error(
-            ArgumentTypeError,
-            "solve_ivp",
-            f"events is {events!r}.",
-            fix="pass a function event(t, y), or a list of them.",
-        )
+        problem = f"events is {events!r}."
+        raise user_error(ArgumentTypeError, "solve_ivp", problem, fix="pass a function event(t, y), or a list of them.")
     found = []
     for fun in listed:
         terminal = getattr(fun, "terminal", None) or 0

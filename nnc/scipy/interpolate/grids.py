@@ -76,9 +76,8 @@ class RegularGridInterpolator:
                 raise user_error(ShapeError, _NAME, problem, operands=operands, fix=fix)
             found = known_or_none(p)
             if found is not None and not ((np.diff(found) > 0).all() or (np.diff(found) < 0).all()):
-                raise user_error(
-                    ArgumentError, _NAME, f"the points of axis {i} neither rise nor fall strictly.", fix="sort them."
-                )
+                problem = f"the points of axis {i} neither rise nor fall strictly."
+                raise user_error(ArgumentError, _NAME, problem, fix="sort them.")
 
     @spelled
     def __call__(self, xi: Any, method: str | None = None) -> Array:

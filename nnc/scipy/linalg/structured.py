@@ -30,9 +30,8 @@ def _vector(where: str, x: ArrayLike, name: str) -> Array:
     value = to_value(x, where, name)
     value = value if value.spec.ndim else value[None]
     if not value.spec.shape[-1]:
-        raise user_error(
-            ShapeError, where, f"{name} is empty.", operands={name: value.spec}, fix="pass at least one element."
-        )
+        problem = f"{name} is empty."
+        raise user_error(ShapeError, where, problem, operands={name: value.spec}, fix="pass at least one element.")
     return value
 
 
@@ -128,9 +127,8 @@ def _coefficients(where: str, a: ArrayLike) -> Array:
     (a,) = promote(a, where=where, to=dtypes.to_float)
     numbers = _vector(where, a, "a")
     if numbers.spec.shape[-1] < 2:
-        raise user_error(
-            ShapeError, where, "there is one coefficient.", operands={"a": numbers.spec}, fix="pass two or more."
-        )
+        problem = "there is one coefficient."
+        raise user_error(ShapeError, where, problem, operands={"a": numbers.spec}, fix="pass two or more.")
     return numbers
 
 
@@ -265,16 +263,14 @@ def convolution_matrix(a: ArrayLike, n: int, mode: str = "full") -> Array:
     """
     numbers, columns = _vector("convolution_matrix", a, "a"), to_size(n, "convolution_matrix", "n")
     if not columns:
-        raise user_error(
-            ArgumentError, "convolution_matrix", "n is 0.", fix="pass the size of the vectors, at least 1."
-        )
+        problem = "n is 0."
+        raise user_error(ArgumentError, "convolution_matrix", problem, fix="pass the size of the vectors, at least 1.")
     m = numbers.spec.shape[-1]
     less = min(m, columns) - 1
     cut = {"full": (0, 0), "same": (less // 2, less - less // 2), "valid": (less, less)}.get(mode)
     if cut is None:
-        raise user_error(
-            ArgumentError, "convolution_matrix", f"mode is {mode!r}.", fix='use "full", "same" or "valid".'
-        )
+        problem = f"mode is {mode!r}."
+        raise user_error(ArgumentError, "convolution_matrix", problem, fix='use "full", "same" or "valid".')
     places = np.arange(cut[0], m + columns - 1 - cut[1])[:, None] - np.arange(columns)
     padded = concatenate([numbers, zeros_like(numbers[..., :1])], axis=-1)
     return padded[..., np.where((places >= 0) & (places < m), places, m)]

@@ -144,9 +144,8 @@ def read_problem(where: str, fun: Any, x0: Any, args: Any) -> tuple[Problem, Arr
     found = [np.zeros((), s.dtype) for s in probe.graph.output_specs if dtypes.is_inexact(s.dtype)]
     widest = result_dtype(np.zeros((), widest), *found, where=where)
     if dtypes.is_complex(widest):
-        raise user_error(
-            DTypeError, where, "complex numbers are not taken.", fix="pass real and imaginary parts as two arrays."
-        )
+        reason = "complex numbers are not taken."
+        raise user_error(DTypeError, where, reason, fix="pass real and imaginary parts as two arrays.")
     problem = Problem(where, fun, args, shape, specs, widest)
     return problem, problem.ravel(leaves)
 
@@ -172,9 +171,8 @@ def read_options(where: str, options: Mapping[str, Any] | None, defaults: Mappin
     """
     unknown = sorted(set(options or ()) - set(defaults))
     if unknown:
-        raise user_error(
-            ArgumentError, where, f"there is no option {unknown[0]!r}.", fix=f"the options are {', '.join(defaults)}."
-        )
+        problem = f"there is no option {unknown[0]!r}."
+        raise user_error(ArgumentError, where, problem, fix=f"the options are {', '.join(defaults)}.")
     return {**defaults, **(options or {})}
 
 

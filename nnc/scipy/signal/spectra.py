@@ -52,7 +52,6 @@ def _segments(
     nfft: Any,
     n: int | None,
     dtype: dtypes.DType,
-    default: int = 256,
 ) -> _Segments:
     """Reads the sizes of segments; `n` is the length of the signal, where it limits them.
 
@@ -63,12 +62,11 @@ def _segments(
     held = np.zeros((), dtypes.real_dtype(dtype))
     values = None if named else to_values(where, signal=held, window=window)[1]
     if values is not None and values.spec.ndim != 1:
-        raise user_error(
-            ShapeError, where, "the window must be a vector.", operands={"window": values.spec}, fix="flatten it."
-        )
+        problem = "the window must be a vector."
+        raise user_error(ShapeError, where, problem, operands={"window": values.spec}, fix="flatten it.")
     size = None if nperseg is None else to_size(nperseg, where, "nperseg")
     if size is None:
-        size = default if values is None else values.spec.size
+        size = 256 if values is None else values.spec.size
     if values is None and n is not None:
         size = min(size, n)
     if size < 1 or (n is not None and size > n):
@@ -195,9 +193,8 @@ def stft(
     n, dtype = rows.spec.shape[-1], rows.spec.dtype
     seg = _segments("stft", window, nperseg, noverlap, nfft, n, dtype)
     if boundary in ("even", "odd") and seg.size // 2 >= n:
-        raise user_error(
-            ArgumentError, "stft", f"{seg.size // 2} samples are reflected, there are {n}.", fix="use shorter segments."
-        )
+        problem = f"{seg.size // 2} samples are reflected, there are {n}."
+        raise user_error(ArgumentError, "stft", problem, fix="use shorter segments.")
     if boundary is not None:
         rows = _extended(rows, seg.size // 2, boundary)
     if padded:
@@ -249,13 +246,8 @@ def istft(
     (z,) = promote(Zxx, where=where, to=lambda d: dtypes.complex_dtype(dtypes.accumulator(dtypes.to_float(d))))
     z = to_value(z, where, "Zxx")
     if z.spec.ndim < 2:
-        raise user_error(
-            ShapeError,
-            where,
-            "Zxx has no axes of frequencies and times.",
-            operands={"Zxx": z.spec},
-            fix="pass stft's result.",
-        )
+        problem = "Zxx has no axes of frequencies and times."
+        raise user_error(ShapeError, where, problem, operands={"Zxx": z.spec}, fix="pass stft's result.")
     time, freq = to_axis(where, time_axis, z.spec.ndim), to_axis(where, freq_axis, z.spec.ndim)
     if time == freq:
         raise user_error(ArgumentError, where, "time_axis and freq_axis name one axis.", fix="name two.")

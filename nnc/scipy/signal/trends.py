@@ -11,6 +11,7 @@ from nnc.base import dtypes
 from nnc.calls.spelling import spelled
 from nnc.commands.promote import promote
 from nnc.errors import ArgumentError, user_error
+from nnc.errors.errors import check_choice
 from nnc.numpy.contractions import matmul
 from nnc.numpy.joining import concatenate
 from nnc.numpy.manipulation import moveaxis
@@ -36,8 +37,7 @@ def detrend(data: ArrayLike, axis: int = -1, type: str = "linear", bp: Any = 0) 
         >>> detrend(np.asarray([1.0, 2.0, 3.0, 5.0])).round(6)
         Array([ 0.2, -0.1, -0.4,  0.3], dtype=float64)
     """
-    if type not in ("linear", "l", "constant", "c"):
-        raise user_error(ArgumentError, "detrend", f"type is {type!r}.", fix='use "linear" or "constant".')
+    check_choice("detrend", "type", type, ("linear", "l", "constant", "c"))
     (x,) = promote(data, where="detrend", to=dtypes.to_float)
     x = to_value(x, "detrend", "data")
     at = to_axis("detrend", axis, x.spec.ndim)
@@ -46,9 +46,8 @@ def detrend(data: ArrayLike, axis: int = -1, type: str = "linear", bp: Any = 0) 
     n = x.spec.shape[at]
     breaks = np.unique(np.concatenate([[0], np.ravel(bp), [n]]).astype(int))
     if breaks[0] < 0 or breaks[-1] > n:
-        raise user_error(
-            ArgumentError, "detrend", f"bp is {bp!r}, the signal has {n} samples.", fix=f"use numbers from 0 to {n}."
-        )
+        problem = f"bp is {bp!r}, the signal has {n} samples."
+        raise user_error(ArgumentError, "detrend", problem, fix=f"use numbers from 0 to {n}.")
     rows = moveaxis(x, at, -1)
     parts = [_without_line(rows[..., a:b]) for a, b in zip(breaks[:-1].tolist(), breaks[1:].tolist(), strict=True)]
     return moveaxis(concatenate(parts, axis=-1), -1, at) if parts else x

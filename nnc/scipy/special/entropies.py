@@ -136,7 +136,6 @@ def boxcox1p(x: ArrayLike, lmbda: ArrayLike, /) -> Array:
     return in_float64("boxcox1p", lambda x, power: _power_less_one(el.log1p(x), power), x, lmbda)
 
 
-@spelled
 @keeps_weakness
 def softmax(x: ArrayLike, /, *, axis: int | tuple[int, ...] | None = None) -> Array:
     """Returns exp(x) divided by its sum over `axis`, without overflow; see `nnc.nn.softmax`.
@@ -153,7 +152,6 @@ def softmax(x: ArrayLike, /, *, axis: int | tuple[int, ...] | None = None) -> Ar
     return activations.softmax(x, axis)
 
 
-@spelled
 @keeps_weakness
 def log_softmax(x: ArrayLike, /, *, axis: int | tuple[int, ...] | None = None) -> Array:
     """Returns the logarithm of `softmax`, without overflow.

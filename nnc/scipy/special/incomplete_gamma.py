@@ -171,16 +171,7 @@ def _density(a: Array, x: Array) -> Array:
     return el.where(inside, _power_over_gamma(b, y) * (b / y), outside)
 
 
-@custom_jvp
-def _lower(a: Array, x: Array) -> Array:
-    return _lower_value(a, x)
-
-
-@custom_jvp
-def _upper(a: Array, x: Array) -> Array:
-    return _upper_value(a, x)
-
-
+_lower, _upper = custom_jvp(_lower_value), custom_jvp(_upper_value)
 _lower.defjvps(
     lambda t, result, a, x: t * slope(_lower_value, a, x),
     lambda t, result, a, x: t * _density(a, x),

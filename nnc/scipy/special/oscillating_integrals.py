@@ -153,7 +153,6 @@ def _push_fresnel(primals: tuple[Array], tangents: tuple[Array]) -> Any:
     return _fresnel(x), (t * sine, t * cosine)
 
 
-@spelled
 @keeps_weakness
 def fresnel(x: ArrayLike, /) -> tuple[Array, Array]:
     """Returns Fresnel's integrals: of sin(π t² / 2) and of cos(π t² / 2) from 0 to x.

@@ -143,9 +143,8 @@ def multigammaln(a: ArrayLike, d: int) -> Array:
     """
     dimensions = static_int(d, "multigammaln", "d")
     if dimensions < 1:
-        raise user_error(
-            ArgumentError, "multigammaln", f"d is {dimensions}.", fix="give the number of dimensions, 1 or more."
-        )
+        problem = f"d is {dimensions}."
+        raise user_error(ArgumentError, "multigammaln", problem, fix="give the number of dimensions, 1 or more.")
 
     def function(x: Array) -> Array:
         inside = x > 0.5 * (dimensions - 1)

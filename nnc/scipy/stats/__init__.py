@@ -4,6 +4,9 @@ Functions take real operands of any shapes, which broadcast; integers become flo
 are NaN where a parameter is invalid, and derivatives outside the support are 0.
 """
 
+from functools import partial
+from types import ModuleType
+
 from nnc.scipy.stats import (
     bernoulli,
     beta,
@@ -72,3 +75,8 @@ __all__ = [
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+for _module in [globals()[name] for name in __all__]:
+    if isinstance(_module, ModuleType):
+        vars(_module)["__dir__"] = partial(sorted, vars(_module)["__all__"])

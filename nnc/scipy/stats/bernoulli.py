@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from nnc.array.array import Array
 from nnc.numpy import elementwise as el
 from nnc.scipy.special import xlog1py, xlogy
 from nnc.scipy.stats.evaluate import Counts, Operands, every
 from nnc.typing import ArrayLike
 
 __all__ = ["cdf", "logpmf", "pmf", "ppf", "sf"]
-
-
-def _valid(p: Array) -> Array:
-    return every(p >= 0, p <= 1)
 
 
 def _operands(k: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> Operands:
@@ -42,7 +37,7 @@ def _quantile_operands(q: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> Operan
     return q, p, loc
 
 
-_FAMILY = Counts("bernoulli", _operands, valid=_valid, upper=lambda p: 1.0, wide=False)
+_FAMILY = Counts("bernoulli", _operands, valid=lambda p: every(p >= 0, p <= 1), upper=lambda p: 1.0, wide=False)
 
 
 logpmf = _FAMILY.make("logpmf", lambda k, p: xlogy(k, p) + xlog1py(1 - k, -p))
@@ -50,7 +45,3 @@ pmf = _FAMILY.make("pmf", lambda k, p: el.where(k > 0, p, 1 - p))
 cdf = _FAMILY.make("cdf", lambda k, p: 1 - p + 0 * k)
 sf = _FAMILY.make("sf", lambda k, p: p + 0 * k)
 ppf = _FAMILY.make_quantile("ppf", _quantile_operands, lambda q, p: el.where(q <= 1 - p, 0.0, 1.0))
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)

@@ -74,7 +74,3 @@ logcdf = _FAMILY.make("logcdf", lambda y, a, b: log_of(_cdf(y, a, b), _sf(y, a, 
 cdf = _FAMILY.make("cdf", _cdf)
 logsf = _FAMILY.make("logsf", lambda y, a, b: log_of(_sf(y, a, b), _cdf(y, a, b)))
 sf = _FAMILY.make("sf", _sf)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)

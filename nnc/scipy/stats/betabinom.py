@@ -44,7 +44,3 @@ _FAMILY = Counts("betabinom", _operands, valid=_valid, upper=lambda n, a, b: n)
 
 logpmf = _FAMILY.make("logpmf", _log_mass)
 pmf = _FAMILY.make("pmf", lambda k, n, a, b: el.exp(_log_mass(k, n, a, b)))
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)

@@ -56,7 +56,3 @@ logpmf = _FAMILY.make("logpmf", _log_mass)
 pmf = _FAMILY.make("pmf", lambda k, n, p: el.exp(_log_mass(k, n, p)))
 cdf = _FAMILY.make("cdf", lambda k, n, p: betaincc(k + 1, _rest(k, n), p))
 sf = _FAMILY.make("sf", lambda k, n, p: betainc(k + 1, _rest(k, n), p))
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)

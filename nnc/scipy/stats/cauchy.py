@@ -78,7 +78,3 @@ logsf = _FAMILY.make("logsf", lambda y: _log_cdf(-y))
 sf = _FAMILY.make("sf", lambda y: _cdf(-y))
 ppf = _FAMILY.make_quantile("ppf", of_q, _ppf)
 isf = _FAMILY.make_quantile("isf", of_q, lambda q: -_ppf(q))
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)

@@ -61,7 +61,3 @@ logcdf = _FAMILY.make("logcdf", lambda y, df: log_of(_cdf(y, df), _sf(y, df)))
 cdf = _FAMILY.make("cdf", _cdf)
 logsf = _FAMILY.make("logsf", lambda y, df: log_of(_sf(y, df), _cdf(y, df)))
 sf = _FAMILY.make("sf", _sf)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)

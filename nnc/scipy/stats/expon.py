@@ -49,7 +49,3 @@ logsf = _FAMILY.make("logsf", lambda y: -y)
 sf = _FAMILY.make("sf", lambda y: el.exp(-y))
 ppf = _FAMILY.make_quantile("ppf", of_q, lambda q: -el.log1p(-q))
 isf = _FAMILY.make_quantile("isf", of_q, lambda q: -el.log(q))
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)

@@ -56,7 +56,3 @@ logcdf = _FAMILY.make("logcdf", lambda y, a: log_of(gammainc(a, y), gammaincc(a,
 cdf = _FAMILY.make("cdf", lambda y, a: gammainc(a, y))
 logsf = _FAMILY.make("logsf", lambda y, a: log_of(gammaincc(a, y), gammainc(a, y)))
 sf = _FAMILY.make("sf", lambda y, a: gammaincc(a, y))
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)

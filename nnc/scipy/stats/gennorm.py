@@ -71,7 +71,3 @@ logcdf = _FAMILY.make("logcdf", _log_cdf)
 cdf = _FAMILY.make("cdf", _cdf)
 logsf = _FAMILY.make("logsf", lambda y, beta: _log_cdf(-y, beta))
 sf = _FAMILY.make("sf", lambda y, beta: _cdf(-y, beta))
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)

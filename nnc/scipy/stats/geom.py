@@ -11,10 +11,6 @@ from nnc.typing import ArrayLike
 __all__ = ["cdf", "logcdf", "logpmf", "logsf", "pmf", "ppf", "sf"]
 
 
-def _valid(p: Array) -> Array:
-    return every(p > 0, p <= 1)
-
-
 def _log_mass(k: Array, p: Array) -> Array:
     return xlog1py(k - 1, -p) + el.log(p)
 
@@ -57,7 +53,7 @@ def _quantile_operands(q: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> Operan
     return q, p, loc
 
 
-_FAMILY = Counts("geom", _operands, valid=_valid, lower=1)
+_FAMILY = Counts("geom", _operands, valid=lambda p: every(p > 0, p <= 1), lower=1)
 
 
 logpmf = _FAMILY.make("logpmf", _log_mass)
@@ -67,7 +63,3 @@ cdf = _FAMILY.make("cdf", lambda k, p: -el.expm1(k * el.log1p(-p)))
 logsf = _FAMILY.make("logsf", lambda k, p: k * el.log1p(-p))
 sf = _FAMILY.make("sf", lambda k, p: el.exp(k * el.log1p(-p)))
 ppf = _FAMILY.make_quantile("ppf", _quantile_operands, _ppf)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)

@@ -54,7 +54,3 @@ logsf = _FAMILY.make("logsf", lambda y: -el.exp(y))
 sf = _FAMILY.make("sf", lambda y: el.exp(-rate(-y)))
 ppf = _FAMILY.make_quantile("ppf", _quantile_operands, lambda p: el.log(-el.log1p(-p)))
 isf = _FAMILY.make_quantile("isf", of_q, lambda q: el.log(-el.log(q)))
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)

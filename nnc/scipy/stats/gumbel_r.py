@@ -64,7 +64,3 @@ logsf = _FAMILY.make("logsf", lambda y: log1mexp(rate(y)))
 sf = _FAMILY.make("sf", lambda y: -el.expm1(-rate(y)))
 ppf = _FAMILY.make_quantile("ppf", _quantile_operands, lambda p: -el.log(-el.log(p)))
 isf = _FAMILY.make_quantile("isf", of_q, lambda q: -el.log(-el.log1p(-q)))
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)

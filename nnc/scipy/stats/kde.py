@@ -256,7 +256,3 @@ class gaussian_kde:  # noqa: N801  (SciPy's name)
         centres = self.dataset[:, choice(first, self.n, sizes, p=self.weights)]
         mean = zeros((self.d,), self.covariance.spec.dtype)
         return centres + moveaxis(multivariate_normal(second, mean, self.covariance, sizes), -1, 0)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)

@@ -60,7 +60,3 @@ logsf = _FAMILY.make("logsf", lambda y: _log_cdf(-y))
 sf = _FAMILY.make("sf", lambda y: expit(-y))
 ppf = _FAMILY.make_quantile("ppf", _operands, logit)
 isf = _FAMILY.make_quantile("isf", _operands, lambda q: -logit(q))
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)

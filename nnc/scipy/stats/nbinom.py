@@ -12,10 +12,6 @@ from nnc.typing import ArrayLike
 __all__ = ["cdf", "logpmf", "pmf", "sf"]
 
 
-def _valid(n: Array, p: Array) -> Array:
-    return every(n > 0, p > 0, p <= 1)
-
-
 def _log_mass(k: Array, n: Array, p: Array) -> Array:
     """Returns the probability of n successes among n + k trials, times n / (n + k), as the last one is a success."""
     some = k > 0
@@ -46,14 +42,10 @@ def _operands(k: ArrayLike, n: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> O
     return k, n, p, loc
 
 
-_FAMILY = Counts("nbinom", _operands, valid=_valid)
+_FAMILY = Counts("nbinom", _operands, valid=lambda n, p: every(n > 0, p > 0, p <= 1))
 
 
 logpmf = _FAMILY.make("logpmf", _log_mass)
 pmf = _FAMILY.make("pmf", lambda k, n, p: el.exp(_log_mass(k, n, p)))
 cdf = _FAMILY.make("cdf", lambda k, n, p: betainc(n, k + 1, p))
 sf = _FAMILY.make("sf", lambda k, n, p: betaincc(n, k + 1, p))
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)

@@ -57,7 +57,3 @@ logsf = _FAMILY.make("logsf", lambda y: log_ndtr(-y))
 sf = _FAMILY.make("sf", lambda y: ndtr(-y))
 ppf = _FAMILY.make_quantile("ppf", of_q, ndtri)
 isf = _FAMILY.make_quantile("isf", of_q, lambda q: -ndtri(q))
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)

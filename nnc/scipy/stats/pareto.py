@@ -54,7 +54,3 @@ logsf = _FAMILY.make("logsf", lambda y, b: -b * el.log(y))
 sf = _FAMILY.make("sf", lambda y, b: el.power(y, -b))
 ppf = _FAMILY.make_quantile("ppf", _quantile_operands, lambda q, b: el.exp(-el.log1p(-q) / b))
 isf = _FAMILY.make_quantile("isf", _quantile_operands, lambda q, b: el.power(q, -1 / b))
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)

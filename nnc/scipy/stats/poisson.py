@@ -17,10 +17,6 @@ from nnc.typing import ArrayLike
 __all__ = ["cdf", "entropy", "logpmf", "pmf", "sf"]
 
 
-def _valid(mu: Array) -> Array:
-    return mu >= 0
-
-
 def _log_mass(k: Array, mu: Array) -> Array:
     large = k > 10
     small, count = el.where(large, 1, k), el.where(large, k, 10)
@@ -56,7 +52,7 @@ def _operands(k: ArrayLike, mu: ArrayLike, loc: ArrayLike = 0) -> Operands:
     return k, mu, loc
 
 
-_FAMILY = Counts("poisson", _operands, valid=_valid)
+_FAMILY = Counts("poisson", _operands, valid=lambda mu: mu >= 0)
 
 
 logpmf = _FAMILY.make("logpmf", _log_mass)
@@ -92,7 +88,3 @@ def entropy(mu: ArrayLike, loc: ArrayLike = 0) -> Array:
     entropy_of_many = el.log(2 * math.pi * math.e * rate) / 2 + series
     result = el.where(some, entropy_of_few, el.where(many, entropy_of_many, el.where(el.equal(mu, 0), 0, math.nan)))
     return finish(result)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)

@@ -91,7 +91,3 @@ logcdf = _FAMILY.make("logcdf", _log_cdf)
 cdf = _FAMILY.make("cdf", _cdf)
 logsf = _FAMILY.make("logsf", lambda y, df: _log_cdf(-y, df))
 sf = _FAMILY.make("sf", lambda y, df: _cdf(-y, df))
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)

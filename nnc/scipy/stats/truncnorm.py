@@ -39,10 +39,6 @@ class _Interval(Support):
         return el.logical_or(below, el.equal(y, -math.inf)), el.logical_or(above, el.equal(y, math.inf))
 
 
-def _valid(a: Array, b: Array) -> Array:
-    return a < b
-
-
 def _log_mass(a: Array, b: Array) -> Array:
     """log(Φ(b) − Φ(a)), from the tail in which a and b lie, or from both where 0 lies between them."""
     central = el.logical_and(a <= 0, b > 0)
@@ -104,7 +100,7 @@ def _operands(x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scal
     return x, a, b, loc, scale
 
 
-_FAMILY = Continuous("truncnorm", _operands, support=_Interval(), valid=_valid, wide=True)
+_FAMILY = Continuous("truncnorm", _operands, support=_Interval(), valid=lambda a, b: a < b, wide=True)
 _INSIDE = replace(_FAMILY, support=_Interval(ends=False))  # whose ends have derivatives of 0
 
 
@@ -114,7 +110,3 @@ logcdf = _INSIDE.make("logcdf", _log_cdf)
 cdf = _INSIDE.make("cdf", _cdf)
 logsf = _INSIDE.make("logsf", lambda y, a, b: _log_cdf(-y, -b, -a))
 sf = _INSIDE.make("sf", lambda y, a, b: _cdf(-y, -b, -a))
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)

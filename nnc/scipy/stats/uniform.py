@@ -49,7 +49,3 @@ logsf = _FAMILY.make("logsf", lambda y: el.log1p(-y))
 sf = _FAMILY.make("sf", lambda y: 1 - y)
 ppf = _FAMILY.make_quantile("ppf", of_q, lambda q: q)
 isf = _FAMILY.make_quantile("isf", of_q, lambda q: 1 - q)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)

@@ -13,10 +13,6 @@ from nnc.typing import ArrayLike
 __all__ = ["logpdf", "pdf"]
 
 
-def _valid(kappa: Array) -> Array:
-    return kappa >= 0
-
-
 def _log_density(y: Array, kappa: Array) -> Array:
     """I₀(κ) grows as exp(κ), and cos(y) − 1 = −2 sin²(y / 2) is exact for small angles."""
     return -2 * kappa * el.square(el.sin(y / 2)) - el.log(2 * math.pi * i0e(kappa))
@@ -40,12 +36,8 @@ def _operands(x: ArrayLike, kappa: ArrayLike, loc: ArrayLike = 0, scale: ArrayLi
     return x, kappa, loc, scale
 
 
-_FAMILY = Continuous("vonmises", _operands, valid=_valid)
+_FAMILY = Continuous("vonmises", _operands, valid=lambda kappa: kappa >= 0)
 
 
 logpdf = _FAMILY.make("logpdf", _log_density)
 pdf = _FAMILY.make("pdf", lambda y, kappa: el.exp(_log_density(y, kappa)))
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)

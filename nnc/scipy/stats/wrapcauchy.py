@@ -96,7 +96,3 @@ cdf = _FAMILY.make("cdf", _cdf)
 sf = _FAMILY.make("sf", _sf)
 ppf = _FAMILY.make_quantile("ppf", _quantile_operands, _ppf)
 isf = _FAMILY.make_quantile("isf", _quantile_operands, _isf)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)

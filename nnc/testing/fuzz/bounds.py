@@ -152,7 +152,11 @@ class BoundInterpreter(ReferenceInterpreter):
                 ]
                 total = [t + np.maximum.reduce(each) for t, *each in zip(total, *most, strict=True)]
                 total = [np.where(unknown[i], np.inf, t) for t in total]
-            return total
+            turned = [
+                np.where(np.isnan(x), -x, x) if x.dtype.kind == "f" else x for x in wide
+            ]  # nothing decides their sign
+            apart = _distances(run_reference(command, turned, params), center)
+            return [np.where(d > 0, np.inf, t) for d, t in zip(apart, total, strict=True)]
         rng = np.random.default_rng(len(self.shadows))
         for _ in range(_DRAWS if any(np.any(error > 0) for error in errors) else 0):
             shifted = [

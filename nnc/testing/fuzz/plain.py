@@ -5,7 +5,8 @@ A program runs in a namespace in which `nnc` is a `Plain`, the reference; then i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import partial, reduce
 from typing import Any
 
@@ -17,6 +18,7 @@ from nnc import tree
 from nnc.array.array import as_value
 from nnc.base import dtypes
 from nnc.commands.promote import astype, is_weak, with_weakness
+from nnc.errors import NncError
 from nnc.graph import find_interpreter
 from nnc.graph.dispatch import replaced_eager
 from nnc.testing.fuzz.collectives import Collectives
@@ -54,11 +56,17 @@ class Plain(Collectives):
         count = len(tree.leaves(xs)[0]) if tree.leaves(xs) else length
         if not count:
             return nnc.scan(f, init, xs, length, reverse)
-        carry, rows = init, []
-        for i in reversed(range(count)) if reverse else range(count):
-            carry, row = f(carry, tree.map(lambda x, i=i: x[i], xs))
+        rows: list[Any] = []
+
+        def step(carry: Any, i: int) -> Any:
+            carry, row = f(carry, tree.map(lambda x: x[i], xs))
             rows.append(row)
-        return carry, stacked(rows[::-1] if reverse else rows)
+            return carry
+
+        first = _settled(f, partial(step, i=0), init)
+        rows.clear()
+        last = _repeated(step, first, reversed(range(count)) if reverse else range(count))
+        return last, stacked(rows[::-1] if reverse else rows)
 
     def map(self, f: Fun, xs: Any) -> Any:
         """Loops over the rows of `xs`."""
@@ -89,23 +97,16 @@ class Plain(Collectives):
         """A function that runs as it is, and by its rules where it is differentiated."""
         return _Custom(nnc.custom_vjp(fun, nondiff_argnums))
 
-    def pure_callback(self, fun: Fun, results: Any, *args: Any, vmap_method: str = "sequential") -> Any:
-        """Calls the function on arrays of NumPy."""
-        found = fun(*(np.asarray(nnc.stop_gradient(x)) for x in args))
-        return tree.map(nnc.asarray, found)
-
     def fori_loop(self, lower: Any, upper: Any, body: Fun, init: Any) -> Any:
         """Loops over integers."""
-        carry = init
-        for i in range(int(lower), int(upper)):
-            carry = body(nnc.asarray(np.int64(i)), carry)
-        return carry
+        step = lambda carry, i: body(nnc.asarray(np.int64(i)), carry)
+        return _repeated(step, _settled(body, partial(step, i=int(lower)), init), range(int(lower), int(upper)))
 
     def while_loop(self, condition: Fun, body: Fun, init: Any, *, max_steps: int | None = None) -> Any:
         """Loops while the condition holds."""
-        carry, count = init, 0
+        carry, count = _settled(body, body, init), 0
         while bool(condition(carry)):
-            carry, count = body(carry), count + 1
+            carry, count = _repeated(lambda carry, _: body(carry), carry, (count,)), count + 1
             if count > _MOST_ITERATIONS:
                 raise TooCostlyError("while_loop does not end")
         return carry
@@ -171,10 +172,9 @@ class ByDifferences(Plain):
 
         def at(t: float) -> Any:
             frozen.next = 0
-            with replaced_eager(frozen):
-                return fun(
-                    *(nnc.asarray(np.asarray(x) + t * np.asarray(v)) for x, v in zip(primals, tangents, strict=True))
-                )
+            moved = [nnc.asarray(np.asarray(x) + t * np.asarray(v)) for x, v in zip(primals, tangents, strict=True)]
+            with replaced_eager(frozen):  # slopes are parts of values that are differentiated alone
+                return nnc.jvp(fun, moved, tangents)[0]
 
         value, before, after = at(0.0), at(-self.left * self.step), at(self.right * self.step)
         width = (self.left + self.right) * self.step
@@ -194,6 +194,30 @@ def _joined(x: Any, *elsewhere: Any) -> Any:
     kinds = [(as_value(y).spec.dtype, is_weak(y)) for y in (x, *elsewhere)]
     wanted = [dtype for dtype, weak in kinds if not weak] or [reduce(dtypes.promote_types, [d for d, _ in kinds])]
     return with_weakness(as_value(astype(x, wanted[0])), dtypes.joint_weakness(kinds))
+
+
+def _settled(fun: Fun, step: Fun, init: Any) -> Any:
+    """The first carry of a loop with the dtypes and the weakness that iterations of `fun` give it: values that begin as numbers
+    are arrays in all iterations if they are in one.
+    """
+    seen = getattr(fun, "__globals__", {}).get("seen", [])
+    count, kinds = len(seen), None
+    with suppress(NncError):  # of an iteration that may not take place
+        while kinds != (kinds := [(as_value(x).spec.dtype, is_weak(x)) for x in tree.leaves(init)]):
+            init = tree.map(_joined, init, step(init)) if any(weak for _, weak in kinds) else init
+    del seen[count:]
+    return init
+
+
+def _repeated(step: Fun, carry: Any, numbers: Iterable[int]) -> Any:
+    """The last carry. What follows a carried value has its dtype, and its weakness."""
+    for i in numbers:
+        carry = tree.map(
+            lambda x, like: with_weakness(as_value(astype(x, as_value(like).spec.dtype)), is_weak(like)),
+            step(carry, i),
+            carry,
+        )
+    return carry
 
 
 def stacked(rows: Sequence[Any]) -> Any:

@@ -6,7 +6,7 @@ calls the transpose; the forward pass traces and transposes it again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import compress, groupby
 from operator import attrgetter
 from typing import Any
@@ -104,6 +104,12 @@ def fill_cotangents(specs: Sequence[TensorSpec], cotangents: Tangents) -> Cotang
     return tuple([zeros(spec) if ct is None else ct for spec, ct in zip(specs, cotangents, strict=True)])
 
 
+def fill(values: Iterable[Any], flags: Sequence[bool]) -> list[Any]:
+    """`values` at the places that `flags` marks, None elsewhere."""
+    rest = iter(values)
+    return [next(rest) if flag else None for flag in flags]
+
+
 def push_graph(graph: Graph, values: Sequence[Any]) -> list[Any]:
     """Evaluates a linear graph forwards."""
     return graph.evaluate(values, run=run_forward)
@@ -132,6 +138,11 @@ def is_recording(tangents: Sequence[Any]) -> bool:
     return any(getattr(getattr(t, "owner", None), "linear", False) is True for t in tangents)
 
 
+def is_forward(tangents: Sequence[Any]) -> bool:
+    """Whether tangents are symbols of a linear graph that is made for forward mode."""
+    return any(getattr(getattr(t, "owner", None), "forward", False) is True for t in tangents)
+
+
 class Reached:
     """A pull-back that returns only the cotangents of operands that it reaches.
 
@@ -158,8 +169,7 @@ class Reached:
         Args:
             found: the values for the operands that are reached.
         """
-        rest = iter(found)
-        return [next(rest) if on else None for on in self.flags]
+        return fill(found, self.flags)
 
 
 def _push_by_transposing(
@@ -214,13 +224,8 @@ def check_linear(where: str, graph: Graph, values: Sequence[Any], fix: str) -> N
     zero = {symbol for symbol, value in known if _is_zero(value)}
 
     def refuse(name: str, source: SourceLine | None) -> None:
-        with set_context(source=source or get_context().source):
-            raise user_error(
-                UnsupportedError,
-                where,
-                f"{name}: a part does not depend on the argument, so the function is not linear.",
-                fix=fix,
-            )
+        problem = f"{name}: a part does not depend on the argument, so the function is not linear."
+        raise user_error(UnsupportedError, where, problem, fix=fix, source=source or get_context().source)
 
     for node in graph.nodes:
         name = node.command.name

@@ -17,9 +17,8 @@ import operator
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from types import CellType, FunctionType, GetSetDescriptorType, MemberDescriptorType, MethodType, ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -46,8 +45,7 @@ NDArray = np.ndarray[Any, Any]
 # -- comparing ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Container:
+class _Container(NamedTuple):
     """The fingerprint of a container: its elements, and the fingerprints of containers among them."""
 
     kind: Any
@@ -55,9 +53,13 @@ class _Container:
     values: tuple[Any, ...]
     inner: tuple[tuple[int, Any], ...]
 
+    def expected(self) -> list[Any]:
+        """The elements, with fingerprints in place of containers."""
+        inner = dict(self.inner)
+        return [inner.get(i, value) for i, value in enumerate(self.values)]
 
-@dataclass(frozen=True, slots=True)
-class _Set:
+
+class _Set(NamedTuple):
     """The fingerprint of a set: its type, and its elements with their types, since 1, 1.0 and True are equal."""
 
     kind: Any
@@ -68,8 +70,7 @@ class _Set:
         return _Set(type(value), frozenset((type(x), x) for x in value))
 
 
-@dataclass(frozen=True, slots=True)
-class _Elements:
+class _Elements(NamedTuple):
     """The form of an array of NumPy, or of another library, which can change in place; and its values, where these are compared."""
 
     array: Any
@@ -126,10 +127,7 @@ def _same_container(now: Any, then: _Container) -> bool:
         return False
     if not then.inner:
         return all(map(operator.is_, values, then.values)) or all(map(_same, values, then.values))
-    expected = list(then.values)
-    for i, fingerprint in then.inner:
-        expected[i] = fingerprint
-    return all(map(_same, values, expected))
+    return all(map(_same, values, then.expected()))
 
 
 def _changes(name: str, now: Any, then: Any) -> Iterator[str]:
@@ -142,9 +140,7 @@ def _changes(name: str, now: Any, then: Any) -> Iterator[str]:
         and type(now) is then.kind
         and len(now) == len(then.values)
     ):
-        before = list(then.values)
-        for i, fingerprint in then.inner:
-            before[i] = fingerprint
+        before = then.expected()
         keys = list(range(len(before))) if then.keys is None else list(then.keys)
         if then.keys is None or list(now) == keys:
             values = list(now.values()) if isinstance(now, dict) else list(now)
@@ -175,8 +171,7 @@ def _show(value: Any) -> str:
 # -- snapshots ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Captured:
+class Captured(NamedTuple):
     """One value from outside: how to read it again, its name, and its fingerprint."""
 
     read: Callable[[], Any]
@@ -184,8 +179,7 @@ class Captured:
     seen: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(NamedTuple):
     """All values that a function takes from outside, and the forms of NumPy arrays, with the elements of those that it read in
     Python.
     """

@@ -33,8 +33,7 @@ from nnc.trace.core.dual import DualTrace, DualTracer
 from nnc.trace.core.eager import EagerInterpreter
 from nnc.trace.core.flat import FlatFunction, FlatTree, call_function, check_callable, check_positions, name_of
 from nnc.trace.core.on_device import DeviceInterpreter
-from nnc.trace.core.specs import argument_spec, as_wanted, shapes_of
-from nnc.trace.core.staging import stage
+from nnc.trace.core.specs import argument_spec, as_wanted, shapes_of, stage_flat
 from nnc.trace.core.subgraphs import bind_for_rows, input_values, one_row
 from nnc.typing import P, Q, R, R_co, S
 
@@ -119,16 +118,15 @@ class _Custom(Generic[P, R_co]):
                 x if t is None else DualTracer(top, x, t, line, x.weak) for x, t in zip(outputs, moved, strict=True)
             ]
             return flat.build_result(duals)
-        specs = [argument_spec(x) for x in leaves]
         with activity(f"tracing {name_of(self.fun)} for {self.transform}"):
             if axes:
                 settle = lambda found: rule.settled(place, leaves, over, found)
                 traced = place.trace(flat, leaves, over, settle, is_rule=False)
                 staged, bound = traced.staged, rule.within(place, over, traced.axes)
             else:
-                staged, bound = stage(flat, specs, weak=[is_weak(x) for x in leaves], name=name_of(self.fun)), rule
+                staged, bound = stage_flat(flat, name_of(self.fun)), rule
         operands = [*input_values(leaves), *staged.captured]
-        params = {"rule": bound, "args": len(specs)}
+        params = {"rule": bound, "args": len(leaves)}
         return flat.build_result(bind(get_command(self.transform), operands, params, (staged.graph,)))
 
     def _rule(self, fixed: Fixed, flat: FlatFunction) -> Rule:
@@ -231,9 +229,7 @@ class custom_jvp(_Custom[P, R_co]):  # noqa: N801  (a decorator)
                 where, result, "return value, tangent — both with the structure of the function's result."
             )
             tree.check_same_structure(where, "the tangent", result[1], "the result", result[0])
-            out = FlatTree(result[0])
-            flat.out = FlatTree(shapes_of(result[0]))
-            outputs = [as_value(x) for x in out.dynamic]
+            outputs = _outputs(flat, result[0])
             pairs = zip(FlatTree(result[1]).dynamic, outputs, strict=True)
             moved = [_fit(where, "the tangent", t, "the result", x) for t, x in pairs]
             return outputs, [t if is_differentiable(x.spec) else None for x, t in zip(outputs, moved, strict=True)]
@@ -286,9 +282,7 @@ class custom_vjp(_Custom[P, R_co]):  # noqa: N801  (a decorator)
             fix = f"define it with the parameters of {name_of(self.fun)}."
             result = call_function(fwd, given, where=where, fix=fix)
         result = _check_pair(where, result, "return result, residuals.")
-        out = FlatTree(result[0])
-        flat.out = FlatTree(shapes_of(result[0]))
-        return [as_value(x) for x in out.dynamic], FlatTree(result[1])
+        return _outputs(flat, result[0]), FlatTree(result[1])
 
     def _backward(
         self,
@@ -349,6 +343,12 @@ def _check_pair(where: str, result: Any, fix: str) -> Any:
             ArgumentTypeError, where, f"it must return a pair, it returns a {type(result).__name__}.", fix=fix
         )
     return result
+
+
+def _outputs(flat: FlatFunction, result: Any) -> list[Any]:
+    """Returns the leaves of a function's result, whose structure `flat` keeps."""
+    flat.out = FlatTree(shapes_of(result))
+    return [as_value(x) for x in FlatTree(result).dynamic]
 
 
 def _as_given(flat: FlatFunction, primals: Sequence[Any]) -> list[Any]:

@@ -103,24 +103,20 @@ class Place:
         trace = NamedStagingTrace(f"rule of {name}" if is_rule else name)
         trace.probes = self.function if probes else None
         present: Present = {}
-        try:
-            with set_context(staging=trace, level=trace.level, source=None):
-                for axis, index in zip(self.axes, operands[:count], strict=True):
-                    here = trace.named_input(INDEX, False, NOWHERE)
-                    is_bound = axis.index is index  # else all places run together, or another trace's
-                    present[axis] = axis if is_bound else replace(axis, index=here, level=new_level())
-                    trace.note_axes(here, frozenset((present[axis],)))
-                inputs = [
-                    trace.named_input(argument_spec(x), is_weak(x), _in_terms_of(present, axes))
-                    for x, axes in zip(operands[count:], over, strict=True)
-                ]
-                with set_context(axes=tuple(present.values())):
-                    results = fun(present, *inputs)
-                    weak = [is_weak(x) for x in results]
-                    staged = trace.finish([as_value(x) for x in results])
-        finally:
-            trace.alive = False
-            trace.calls.clear()
+        with trace.recording():
+            for axis, index in zip(self.axes, operands[:count], strict=True):
+                here = trace.named_input(INDEX, False, NOWHERE)
+                is_bound = axis.index is index  # else all places run together, or another trace's
+                present[axis] = axis if is_bound else replace(axis, index=here, level=new_level())
+                trace.note_axes(here, frozenset((present[axis],)))
+            inputs = [
+                trace.named_input(argument_spec(x), is_weak(x), _in_terms_of(present, axes))
+                for x, axes in zip(operands[count:], over, strict=True)
+            ]
+            with set_context(axes=tuple(present.values())):
+                results = fun(present, *inputs)
+                weak = [is_weak(x) for x in results]
+                staged = trace.finish([as_value(x) for x in results])
         former = {here: axis for axis, here in present.items()}
         return staged, [_in_terms_of(former, axes) for axes in staged.axes], weak
 

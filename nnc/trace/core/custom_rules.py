@@ -10,6 +10,7 @@ from typing import Any
 from nnc.commands.rules import is_differentiable, lead, zeros
 from nnc.graph import spec_of
 from nnc.trace.core.axes import NOWHERE, Axes, union
+from nnc.trace.core.backward import fill
 from nnc.trace.core.batching import run_batched
 from nnc.trace.core.custom_axes import Place, Traced, Varying
 from nnc.trace.core.pulls import apply_pull_only
@@ -74,8 +75,7 @@ class JvpRule:
             operands = [*primals, *(t for t in tangents if t is not None)]
             traced, count, moving = self._trace(place, operands, over, active, outputs)
             results = traced.evaluate(operands)
-            moved = iter(results[count:])
-            return results[:count], [next(moved) if on else None for on in moving]
+            return results[:count], fill(results[count:], moving)
 
         return JvpRule(push, Facts.of(place, over, outputs))
 
@@ -101,12 +101,7 @@ class JvpRule:
         vary over the same axes.
         """
         box: list[Any] = []
-
-        def body(*values: Any) -> list[Any]:
-            tangents = iter(values[len(over) :])
-            found, moved = self.push(values[: len(over)], [next(tangents) if on else None for on in active])
-            box[:] = len(found), [t is not None for t in moved]
-            return [*found, *(t for t in moved if t is not None)]
+        body = self._joint(len(over), active, box)
 
         def settle(found: list[Axes | None]) -> list[Axes | None]:
             count, moving = box
@@ -121,6 +116,18 @@ class JvpRule:
         traced = place.trace(body, operands, [*over, *compress(over, active)], settle, probes=probes)
         return traced, *box
 
+    def _joint(self, count: int, active: Sequence[bool], box: list[Any]) -> Callable[..., list[Any]]:
+        """Returns the rule as a function from `count` primals and the tangents of `active` ones to the outputs and their
+        tangents; `box` gets the number of outputs, and which of them have tangents.
+        """
+
+        def run(*values: Any) -> list[Any]:
+            outputs, moved = self.push(values[:count], fill(values[count:], active))
+            box[:] = len(outputs), [t is not None for t in moved]
+            return [*outputs, *(t for t in moved if t is not None)]
+
+        return run
+
     def batched(self, size: int, flags: Sequence[bool], same: Sequence[bool]) -> JvpRule:
         """Returns the rule for all rows. Arguments with `flags` have the batch axis, and all outputs but those that are the
         `same`.
@@ -129,19 +136,12 @@ class JvpRule:
         def push(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
             active = [t is not None for t in tangents]
             box: list[Any] = []
-
-            def row(*values: Any) -> list[Any]:
-                seeds = iter(values[len(primals) :])
-                outputs, moved = self.push(values[: len(primals)], [next(seeds) if on else None for on in active])
-                box[:] = len(outputs), [t is not None for t in moved]
-                return [*outputs, *(t for t in moved if t is not None)]
-
             given = [*primals, *(t for t in tangents if t is not None)]
+            row = self._joint(len(primals), active, box)
             found = run_batched(row, size, given, [*flags, *compress(flags, active)])
             count, moving = box
             results = _rows(size, *found, [*same, *compress(same, moving)])
-            seeds = iter(results[count:])
-            return results[:count], [next(seeds) if on else None for on in moving]
+            return results[:count], fill(results[count:], moving)
 
         return JvpRule(push, self.facts)
 
@@ -162,15 +162,15 @@ class VjpRule:
     def __call__(self, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         """Outputs, and tangents that can only be transposed."""
         outputs, residuals, pull = self.forward(primals)
-        specs = [x.spec for x in outputs]
+        moving = [is_differentiable(x.spec) for x in outputs]
 
         def pull_active(cts: Sequence[Any]) -> list[Any]:
             found = pull(residuals, cts)
             return [ct for ct, t in zip(found, tangents, strict=True) if t is not None]
 
-        moved = [spec for spec in specs if is_differentiable(spec)]
-        pushed = iter(apply_pull_only(pull_active, [t for t in tangents if t is not None], moved))
-        return outputs, [next(pushed) if is_differentiable(spec) else None for spec in specs]
+        specs = [x.spec for x in compress(outputs, moving)]
+        pushed = apply_pull_only(pull_active, [t for t in tangents if t is not None], specs)
+        return outputs, fill(pushed, moving)
 
     def within(self, place: Place, over: Varying, outputs: Varying = ()) -> VjpRule:
         """Returns the rule within named axes, of arguments and outputs that vary over these. A cotangent varies as its argument

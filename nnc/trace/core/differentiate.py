@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import wraps
 from typing import Any, Concatenate, Literal, Unpack, overload
 
@@ -34,8 +33,8 @@ from nnc.trace.core.flat import (
     check_argnums,
     check_callable,
     check_positions,
+    function_of,
     name_of,
-    other_arguments,
 )
 from nnc.trace.core.specs import ShapeDtypeStruct, as_wanted, outline, shapes_of, stage_function
 from nnc.trace.core.staging import axes_of
@@ -233,17 +232,12 @@ def _differentiate(
         flats = [FlatTree(value) for value in chosen]
         leaves = [leaf for flat in flats for leaf in flat.dynamic]
         active = active_leaves(transform, flats, holomorphic, allow_int)
-        fixed, settings = other_arguments(args, kwargs, positions, names)
+        part = function_of(fun, args, kwargs, positions, names)
         aux: list[Any] = []
 
         def scalar(*values: Any) -> list[Any]:
             at = iter(values)
-            rebuilt = [flat.build([next(at) for _ in flat.where]) for flat in flats]
-            new_args, new_kwargs = list(fixed), dict(settings)
-            for i, value in zip(positions, rebuilt, strict=False):
-                new_args[i] = value
-            new_kwargs.update(zip(names, rebuilt[len(positions) :], strict=True))
-            out = call_function(fun, new_args, new_kwargs)
+            out = part(*[flat.build([next(at) for _ in flat.where]) for flat in flats])
             extra: list[Any] = []
             if has_aux:
                 out, rest = _split_aux(transform, out)
@@ -405,16 +399,16 @@ def jvp(fun: Fun, primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool
         >>> nnc.jvp(nnp.sin, (0.0,), (2.0,))
         (Array(0., dtype=float32), Array(2., dtype=float32))
     """
-    return _push("nnc.jvp", fun, primals, tangents, has_aux)
+    return run_push("nnc.jvp", fun, primals, tangents, has_aux)
 
 
-def _push(where: str, fun: Fun, primals: Any, tangents: Any, has_aux: bool) -> Any:
+def run_push(where: str, fun: Fun, primals: Any, tangents: Any, has_aux: bool) -> Any:
     """Returns the result of `jvp`, for the function `where` of nnc."""
     _check_directions(where, fun, primals, tangents)
     flat = FlatFunction.of(_aux_last(fun, where) if has_aux else fun, tuple(primals))
     given = _match(where, "tangents", tuple(tangents), "primals", tuple(primals))
     leaves = flat.leaves
-    _check_floats("nnc.jvp", leaves)
+    _check_floats(where, leaves)
     if get_context().axes:  # where a tangent varies over a named axis its primal does
         leaves = [vary(as_value(p), varying_over(t)) for p, t in zip(leaves, given, strict=True)]
         given = [vary(t, varying_over(p)) for p, t in zip(leaves, given, strict=True)]
@@ -447,6 +441,8 @@ def linearize(
 @spelled  # type: ignore[misc]  # mypy tells *Ts from *Any
 def linearize(fun: Fun, *primals: Any, has_aux: bool = False) -> Any:
     """Returns the value of `fun` and its derivative as a linear function of the tangents, computed once and applied many times.
+
+    Loops of unknown length run again each time: the values of their iterations are not kept.
 
     Args:
         fun: function of pytrees.
@@ -501,7 +497,7 @@ def hvp(fun: Fun, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     """
     _check_directions("nnc.hvp", fun, primals, tangents)
     argnums: Argnums = 0 if len(primals) == 1 else tuple(range(len(primals)))
-    return _push("nnc.hvp", grad(fun, argnums), primals, tangents, False)[1]
+    return run_push("nnc.hvp", grad(fun, argnums), primals, tangents, False)[1]
 
 
 @spelled
@@ -530,10 +526,10 @@ def _linearize(transform: str, fun: Fun, primals: tuple[Any, ...], has_aux: bool
     _check_floats(f"nnc.{transform}", flat.leaves)
     active = [dtypes.is_inexact(dtype_of(leaf)) for leaf in flat.leaves]
     with activity(f"tracing {name_of(fun)} for {transform}"):
-        outputs, linear = run_linearize(flat, flat.leaves, active)
+        outputs, linear = run_linearize(flat, flat.leaves, active, forward=transform == "linearize")
         # the map may run later, when the memory of the primals may have been overwritten
         captured = tuple(map(settled, linear.staged.captured))
-        linear = replace(linear, staged=replace(linear.staged, captured=captured))
+        linear = linear._replace(staged=linear.staged._replace(captured=captured))
     result = flat.build_result(outputs)
     arguments = FlatTree(shapes_of(primals))
     return (result[0], arguments, linear, active, result[1]) if has_aux else (result, arguments, linear, active, None)

@@ -9,8 +9,7 @@ mode transposes that graph (Radul et al., "You only linearize once", 2022).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,13 +18,13 @@ from nnc.base import dtypes
 from nnc.base.context import get_context, new_level, set_context
 from nnc.base.source import SourceLine, user_source
 from nnc.commands.promote import with_weakness
-from nnc.commands.rules import zeros
 from nnc.errors import UnsupportedError, user_error
 from nnc.graph import Command, Graph, TensorSpec, bind, spec_of
 from nnc.graph.registry import derivative
 from nnc.trace.core.axes import Axes, align, varying_over
-from nnc.trace.core.backward import push_graph
-from nnc.trace.core.powers import WATCHED, Operand, Origin, Roots
+from nnc.trace.core.backward import fill, fill_cotangents, push_graph
+from nnc.trace.core.powers import WATCHED, Operand, Origin, Root, Roots
+from nnc.trace.core.square_roots import bind_with_squares
 from nnc.trace.core.staging import Staged, StagingTrace
 from nnc.trace.core.tracer import Tracer
 
@@ -84,6 +83,11 @@ class DualTrace:
         pairs = [self.split(arg) for arg in args]
         primals, tangents = tuple([p for p, _ in pairs]), tuple([t for _, t in pairs])
         origins = [arg.origin if type(arg) is DualTracer and arg.owner is self else None for arg in args]
+        if graphs:
+            are_roots = [isinstance(x, Root) and x.n == 2 for x in origins]
+            results = bind_with_squares(command, args, params, graphs, are_roots)
+            if results is not None:
+                return results
         roots: Roots | None = None
         if command in WATCHED or any(origins):
             roots = Roots(command, tuple(map(Operand, primals, tangents, origins)), params)
@@ -161,8 +165,7 @@ def _dual(trace: DualTrace, primal: Any, tangent: Any) -> Any:
     return primal if tangent is None else DualTracer(trace, primal, tangent, get_context().source, primal.weak)
 
 
-@dataclass(frozen=True, slots=True)
-class Linearized:
+class Linearized(NamedTuple):
     """The linear map at a point: a graph from tangents of the inputs to tangents of the outputs.
 
     `staged.captured` are the values of the point that it reads; `nonzero` marks the outputs that it yields, the others'
@@ -174,20 +177,26 @@ class Linearized:
     nonzero: tuple[bool, ...]
     output_specs: tuple[TensorSpec, ...]
 
+    def move(self, tangents: Sequence[Any]) -> list[Any]:
+        """Tangents of the outputs, None where zero; those of inactive inputs are None."""
+        seeds = [t for t in tangents if t is not None]
+        return fill(push_graph(self.staged.graph, [*seeds, *self.staged.captured]), self.nonzero)
+
     def push(self, tangents: Sequence[Any]) -> list[Any]:
         """Tangents of the outputs; zero ones as zeros."""
-        values = iter(push_graph(self.staged.graph, [*tangents, *self.staged.captured]))
-        return [
-            next(values) if kept else zeros(spec) for kept, spec in zip(self.nonzero, self.output_specs, strict=True)
-        ]
+        return list(fill_cotangents(self.output_specs, tuple(self.move(tangents))))
 
 
 def run_linearize(
-    fun: Callable[..., Sequence[Any]], primals: Sequence[Any], active: Sequence[bool]
+    fun: Callable[..., Sequence[Any]], primals: Sequence[Any], active: Sequence[bool], forward: bool = False
 ) -> tuple[list[Any], Linearized]:
-    """Values of a flat function and its linear map in the inputs that are `active`."""
+    """Values of a flat function and its linear map in the inputs that are `active`.
+
+    Args:
+        forward: the map is for tangents: it runs loops of unknown length again, and keeps no values of their iterations.
+    """
     level = new_level()
-    linear = StagingTrace("linear", linear=True)  # made second, so that it is the inner one
+    linear = StagingTrace("linear", linear=True, forward=forward)  # made second, so that it is the inner one
     trace = _dual_trace(level, linear)
     values = [as_value(p) for p in primals]
     try:
@@ -202,3 +211,15 @@ def run_linearize(
     return [p for p, _ in pairs], Linearized(
         staged, specs, tuple(t is not None for _, t in pairs), tuple(p.spec for p, _ in pairs)
     )
+
+
+def run_apart(
+    fun: Callable[..., Sequence[Any]], primals: Sequence[Any], tangents: Sequence[Any], forward: bool = False
+) -> tuple[list[Any], list[Any]]:
+    """Returns the same as `run_jvp`. Primals do not depend on the commands on tangents, so where tangents are being recorded,
+    these can be transposed.
+    """
+    outputs, linear = run_linearize(fun, primals, [t is not None for t in tangents], forward)
+    seeds = [t for t in tangents if t is not None]
+    moved = iter(push_graph(linear.staged.graph, [*seeds, *linear.staged.captured]))
+    return outputs, [next(moved) if kept else None for kept in linear.nonzero]

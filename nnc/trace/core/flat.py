@@ -103,12 +103,8 @@ def check_argnums(where: str, argnums: int | Sequence[int], fix: str) -> tuple[i
     if any(hasattr(i, "shape") or isinstance(i, (float, complex)) for i in positions):
         fix = f"write {where}(f)(x): the arguments go to the function that {where} returns."
     if not all(isinstance(i, int) for i in positions):
-        raise user_error(
-            ArgumentTypeError,
-            where,
-            f"argnums must be an int or a sequence of ints, it is {shorten(argnums)}.",
-            fix=fix,
-        )
+        problem = f"argnums must be an int or a sequence of ints, it is {shorten(argnums)}."
+        raise user_error(ArgumentTypeError, where, problem, fix=fix)
     return positions
 
 
@@ -195,10 +191,6 @@ class FlatTree:
             twin.leaves[i] = None
         return twin
 
-    def with_values(self, values: Sequence[Any]) -> FlatTree:
-        """Returns the same flattened tree with these dynamic leaves."""
-        return FlatTree(self.build(values))
-
     def paths(self) -> list[str]:
         """Returns the path of each dynamic leaf."""
         paths = tree.paths(self.treedef)
@@ -274,16 +266,29 @@ def with_arrays(value: T) -> T:
     return cast(T, tree.unflatten(treedef, leaves)) if places else value
 
 
-def other_arguments(
-    args: tuple[Any, ...], kwargs: dict[str, Any], positions: Sequence[int], names: Sequence[str] = ()
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Returns the arguments with None at `positions`, and without the ones in `names`; other libraries' arrays are nnc arrays."""
+def function_of(
+    fun: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    positions: Sequence[int],
+    names: Sequence[str] = (),
+) -> Callable[..., Any]:
+    """Returns `fun` as a function of the arguments at `positions` and those in `names` alone; the others stay as they are given,
+    but for other libraries' arrays, which become nnc arrays.
+    """
     chosen = {i % len(args) for i in positions}
     fixed = tuple([None if i in chosen else x for i, x in enumerate(args)])
     named = {name: x for name, x in kwargs.items() if name not in names}
-    if all(x is None or type(x) is Array for x in (*fixed, *named.values())):
-        return fixed, named  # most calls hold no arrays of other libraries
-    return with_arrays((fixed, named))
+    if not all(x is None or type(x) is Array for x in (*fixed, *named.values())):  # most calls hold no others
+        fixed, named = with_arrays((fixed, named))
+
+    def part(*values: Any) -> Any:
+        rebuilt, rest = list(fixed), iter(values)
+        for i in positions:
+            rebuilt[i] = next(rest)
+        return call_function(fun, rebuilt, {**named, **dict(zip(names, rest, strict=True))})
+
+    return part
 
 
 class FlatFunction:

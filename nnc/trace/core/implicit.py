@@ -19,10 +19,10 @@ from nnc.graph import Graph, bind, spec_of
 from nnc.graph.registry import batch, derivative
 from nnc.graph.rules import Derivative, Linear, Tangents, Value
 from nnc.trace.core.axes import union, vary
-from nnc.trace.core.backward import fill_cotangents, push_graph, transpose_graph
+from nnc.trace.core.backward import fill_cotangents, is_forward, transpose_graph
 from nnc.trace.core.batching import run_batched
 from nnc.trace.core.custom import custom_jvp
-from nnc.trace.core.dual import run_jvp, run_linearize
+from nnc.trace.core.dual import run_apart, run_jvp, run_linearize
 from nnc.trace.core.staging import Staged, axes_of, stage
 from nnc.trace.core.subgraphs import bind_for_rows
 
@@ -162,15 +162,8 @@ def _push(
 def _linearize(
     primals: tuple[Value, ...], tangents: Tangents, graphs: tuple[Graph, ...], rule: SolveRule
 ) -> tuple[list[Value], Tangents]:
-    return _moved(rule, graphs, primals, tangents, _by_linearizing)
-
-
-def _by_linearizing(fun: Flat, values: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
-    """Returns the tangents of a function's results, None where they are zero; they can be transposed, loops included."""
-    _, linear = run_linearize(fun, values, [t is not None for t in tangents])
-    seeds = [t for t in tangents if t is not None]
-    found = iter(push_graph(linear.staged.graph, [*seeds, *linear.staged.captured]))
-    return [next(found) if kept else None for kept in linear.nonzero]
+    push = lambda fun, vs, ts: run_apart(fun, vs, ts, is_forward(tangents))[1]
+    return _moved(rule, graphs, primals, tangents, push)
 
 
 def _transpose(cotangents: Tangents, operands: tuple[Any, ...], graphs: tuple[Graph, ...], rule: SolveRule) -> Tangents:
@@ -241,7 +234,7 @@ def root(fun: Flat, find: Flat, solver: Solver, guess: Sequence[Any]) -> tuple[l
         found = solution(*primals)
         x, values = found[:count], primals[0]
         moving = [t if is_differentiable(spec_of(v)) else None for v, t in zip(values, tangents[0], strict=True)]
-        right = _by_linearizing(lambda *vs: list(equation.graph.evaluate([*x, *vs])), values, moving)
+        _, right = run_apart(lambda *vs: list(equation.graph.evaluate([*x, *vs])), values, moving, is_forward(moving))
         filled = [zeros(spec) if t is None else -t for spec, t in zip(specs, right, strict=True)]
         _, jacobian = run_linearize(lambda *xs: list(equation.graph.evaluate([*xs, *values])), x, [True] * count)
         moved, _ = linear_solve(solver, jacobian.push, filled)

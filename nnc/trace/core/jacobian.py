@@ -18,10 +18,10 @@ from nnc.commands.shape import reshape, slice_axis, transpose
 from nnc.errors import DTypeError, user_error
 from nnc.errors.tracebacks import api_boundary
 from nnc.graph.rules import Value
-from nnc.trace.core.differentiate import active_leaves, linearize, vjp
-from nnc.trace.core.flat import FlatTree, call_function, check_argnums, check_callable, check_positions, other_arguments
+from nnc.trace.core.differentiate import active_leaves, linearize, run_push, vjp
+from nnc.trace.core.flat import FlatTree, check_argnums, check_callable, check_positions, function_of
 from nnc.trace.core.vectorize import vmap
-from nnc.typing import A, First, Jacobians, Leaf, No, P, R, Zero
+from nnc.typing import A, First, Jacobians, Leaf, No, P, R, Zero, typed_like
 
 __all__ = ["hessian", "jacfwd", "jacrev"]
 
@@ -76,10 +76,15 @@ def jacfwd(
         part, chosen, single = _partial("nnc.jacfwd", fun, argnums, args, kwargs, holomorphic)
         if not holomorphic:
             _check_real("nnc.jacfwd", "the argument", chosen)
-        result, push, *aux = _linearize(part, *chosen, has_aux=has_aux)
+        rows = _identity(tuple(chosen))
+        if chunk_size is None:
+            pushed = wraps(fun)(lambda *rows: run_push("nnc.jacfwd", part, chosen, rows, has_aux))
+            result, columns, *aux = vmap(pushed, out_axes=(None, 0, None)[: 2 + has_aux])(*rows)
+        else:  # the function runs once for all chunks
+            result, push, *aux = _linearize(part, *chosen, has_aux=has_aux)
+            columns = vmap(push, chunk_size=chunk_size)(*rows)
         if holomorphic:
             _check_complex("nnc.jacfwd", result)
-        columns = vmap(lambda *rows: push(*rows), chunk_size=chunk_size)(*_identity(tuple(chosen)))
         out, inputs = FlatTree(columns), FlatTree(tuple(chosen))
         trees = [_split(_last(column), inputs) for column in out.dynamic]
         jac = out.build([t[0] if single else t for t in trees])
@@ -88,22 +93,11 @@ def jacfwd(
     return jacobian
 
 
-@overload
-def jacrev(
-    fun: First[Array, P, R], argnums: Zero = 0, has_aux: No = False, **options: Unpack[Jacobians]
-) -> First[Leaf, P, R]: ...
-@overload
-def jacrev(
-    fun: First[A, P, Leaf], argnums: Zero = 0, has_aux: No = False, **options: Unpack[Jacobians]
-) -> First[A, P, A]: ...
-@overload
-def jacrev(
-    fun: Callable[P, object], argnums: Argnums = 0, has_aux: bool = False, **options: Unpack[Jacobians]
-) -> Callable[P, object]: ...
+@typed_like(jacfwd)
 @spelled
 def jacrev(
     fun: Fun, argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False, chunk_size: int | None = None
-) -> Any:
+) -> Callable[..., object]:
     """Returns the Jacobian of `fun` by reverse mode, row by row: best where the argument is larger than the result. See
     `jacfwd`.
 
@@ -179,21 +173,11 @@ def _partial(
     transform: str, fun: Fun, argnums: Argnums, args: tuple[Any, ...], kwargs: dict[str, Any], holomorphic: bool
 ) -> tuple[Fun, list[Any], bool]:
     """`fun` of the chosen arguments alone."""
-    single = isinstance(argnums, int)
     positions = check_argnums(transform, argnums, "name positional arguments by number.")
     check_positions(transform, "argnums", positions, len(args))
-
-    fixed, settings = other_arguments(args, kwargs, positions)
-
-    def part(*chosen: Any) -> Any:
-        rebuilt = list(fixed)
-        for i, value in zip(positions, chosen, strict=True):
-            rebuilt[i] = value
-        return call_function(fun, rebuilt, settings)
-
     chosen = [args[i] for i in positions]
     active_leaves(transform, [FlatTree(value) for value in chosen], holomorphic, allow_int=False)
-    return part, chosen, single
+    return function_of(fun, args, kwargs, positions), chosen, isinstance(argnums, int)
 
 
 def _check_real(transform: str, what: str, value: Any) -> None:

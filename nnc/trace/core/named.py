@@ -44,34 +44,28 @@ def stage_named(
         the graph, whose inputs are the number of the place, the mapped arguments and the captured values; and the axis.
     """
     trace = NamedStagingTrace(name)
-    try:
-        with set_context(staging=trace, level=trace.level, source=None) as context:
-            index = trace.named_input(INDEX, False, NOWHERE)
-            axis = NamedAxis(name, size, index, trace.level, means, stride=stride)
-            trace.note_axes(index, frozenset((axis,)))
-            arguments = []
-            for x, on in zip(values, mapped, strict=True):
-                if on:
-                    row = as_value(x)
-                    spec = row.spec.update(shape=row.spec.shape[1:])
-                    x = trace.named_input(spec, is_weak(row), union((varying_over(row), frozenset((axis,)))))
-                arguments.append(x)
-            with set_context(axes=(*context.axes, axis)):
-                return trace.finish(fun(*arguments)), axis
-    finally:
-        trace.alive = False
+    with trace.recording() as context:
+        index = trace.named_input(INDEX, False, NOWHERE)
+        axis = NamedAxis(name, size, index, trace.level, means, stride=stride)
+        trace.note_axes(index, frozenset((axis,)))
+        arguments = []
+        for x, on in zip(values, mapped, strict=True):
+            if on:
+                row = as_value(x)
+                spec = row.spec.update(shape=row.spec.shape[1:])
+                x = trace.named_input(spec, is_weak(row), union((varying_over(row), frozenset((axis,)))))
+            arguments.append(x)
+        with set_context(axes=(*context.axes, axis)):
+            return trace.finish(fun(*arguments)), axis
 
 
 def refuse_parts(graph: Graph, axis: NamedAxis, chunk: int) -> None:
     """Raises where a graph joins the values of all rows, since only `chunk` rows are run at a time."""
     for node in collectives_over(graph, frozenset((axis,))):
-        raise user_error(
-            ArgumentError,
-            "nnc.vmap",
-            f"chunk_size={chunk} runs {axis.size} rows in parts, but {node.command.name} over {axis.name!r} needs all at once.",
-            operands={"called": f"at {node.source.describe()}" if node.source else "by a derivative"},
-            fix="leave chunk_size out.",
-        )
+        joins = f"{node.command.name} over {axis.name!r} needs all at once"
+        problem = f"chunk_size={chunk} runs {axis.size} rows in parts, but {joins}."
+        operands = {"called": f"at {node.source.describe()}" if node.source else "by a derivative"}
+        raise user_error(ArgumentError, "nnc.vmap", problem, operands=operands, fix="leave chunk_size out.")
 
 
 def refuse_joins(where: str, choice: str, graphs: Sequence[Graph], axes: Axes) -> None:

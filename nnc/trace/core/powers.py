@@ -8,25 +8,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
+
+import ml_dtypes
 
 from nnc.base import dtypes
 from nnc.commands import elementwise as ew
 from nnc.commands.constants import full_like
+from nnc.commands.contract import dot
 from nnc.commands.facts import element_as
 from nnc.commands.reduce import reduce_sum
 from nnc.commands.rules import Gathered, add_tangents, root_of
 from nnc.commands.special import erf
 from nnc.commands.trigonometry import asin, asinh, atan, atanh, cos, cosh, hypot, sin, sinh, tan, tanh
-from nnc.graph import Command, bind
+from nnc.graph import Command, Node, bind
 from nnc.graph.registry import alias, derivative, joined
 
 
-@dataclass(frozen=True, slots=True)
-class Root:
+class Root(NamedTuple):
     """A value whose n-th power is smoother than the value itself.
 
     Attributes:
@@ -42,16 +43,14 @@ class Root:
     line: tuple[Operand, Callable[[], Any]] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Power:
+class Power(NamedTuple):
     """The n-th power of a real number, the command's first operand."""
 
     made: Roots
     n: int
 
 
-@dataclass(frozen=True, slots=True)
-class Sum:
+class Sum(NamedTuple):
     """A sum of powers."""
 
     made: Roots
@@ -61,8 +60,7 @@ Origin = Root | Power | Sum | None
 """The facts about a dual tracer that derivatives at 0 ask for."""
 
 
-@dataclass(frozen=True, slots=True)
-class Operand:
+class Operand(NamedTuple):
     """An operand of a command: its primal, its tangent (None: zero) and its origin."""
 
     primal: Any
@@ -91,8 +89,7 @@ class Operand:
         return tangent if tangent is None or n == known else ew.safe_mul(tangent, self.power(n - known) * (n / known))
 
 
-@dataclass(frozen=True, slots=True)
-class Roots:
+class Roots(NamedTuple):
     """A command that makes a root, or that has roots or powers among its operands."""
 
     command: Command
@@ -123,6 +120,8 @@ class Roots:
             if self.command in _EVEN:
                 return _tangent_of_even(self.command, x, x.origin)
             exponent = self.exponent
+            if self.command is dot:
+                return self._tangent_of_dot()
             if not exponent and self.command in _PRODUCTS:
                 return _tangent_of_product(x, self.operands[1])
             return x.power_tangent(exponent) if exponent >= x.origin.n else NotImplemented
@@ -131,6 +130,18 @@ class Roots:
             if x.origin.n % order == 0 and base.tangent is not None:
                 return _tangent_of_root(base, x.origin.n // order, order == 2)
         return NotImplemented
+
+    def _tangent_of_dot(self) -> Any:
+        """Returns the tangent of a sum of products of elements in equal places, as those of a vector by itself are."""
+        x, y = self.operands
+        contract, batch = self.params["contract"], self.params.get("batch", ((), ()))
+        is_paired = contract[0] == contract[1] and batch[0] == batch[1]
+        if not is_paired or len(contract[0]) + len(batch[0]) < max(x.primal.spec.ndim, y.primal.spec.ndim):
+            return NotImplemented
+        products = _tangent_of_product(x, y)
+        if products is NotImplemented:
+            return NotImplemented
+        return bind(dot, [products, full_like(products, 1)], dict(self.params), ())[0]
 
     def origin(self) -> Origin:
         """Returns the facts about the result."""
@@ -181,8 +192,10 @@ def _tangent_of_product(x: Operand, y: Operand) -> Any:
     if smooth is None or not base.equals(other):
         return NotImplemented
     by_x, by_y = (None if t is None else ew.safe_mul(t, z) for t, z in ((x.tangent, y.primal), (y.tangent, x.primal)))
-    usual, at_zero = add_tangents(by_x, by_y), ew.equal(base.primal, full_like(base.primal, 0))
-    return ew.select(at_zero, ew.safe_mul(smooth, first() * second()), _or_zeros(usual, base))
+    usual, facts = add_tangents(by_x, by_y), ml_dtypes.finfo(base.primal.spec.dtype)
+    small = min(float(facts.tiny) ** (2 / 3), float(facts.eps) ** 2)  # where derivatives of the root overflow
+    near_zero = ew.less(ew.square(base.primal), full_like(base.primal, small))
+    return ew.select(near_zero, ew.safe_mul(smooth, first() * second()), _or_zeros(usual, base))
 
 
 def _tangent_of_pow(x: Operand, root: Root, y: Operand, output: Any) -> Any:
@@ -225,6 +238,12 @@ def _rule_of(command: Command, arity: int) -> Callable[[Roots, int], Any] | None
         return _join
     moves = element_as(command, Gathered) or (arity == 1 and command in alias)
     return _move if moves else _RULES.get(command)
+
+
+def keeps_roots(node: Node) -> bool:
+    """Whether a node's result is a root where an operand is."""
+    is_square = node.command is ew.mul and node.inputs[0] is node.inputs[1]
+    return not is_square and _rule_of(node.command, len(node.inputs)) is not None
 
 
 # -- the n-th powers of values made of roots ---------------------------------------------------------------------------

@@ -84,12 +84,8 @@ def _size(number: Any) -> int:
     except TypeError:
         size = -1
     if not 0 <= size <= sys.maxsize:
-        raise user_error(
-            ShapeError,
-            "nnc.ShapeDtypeStruct",
-            f"{number!r} is no size of an axis.",
-            fix=f"give integers from 0 to {sys.maxsize}.",
-        )
+        fix = f"give integers from 0 to {sys.maxsize}."
+        raise user_error(ShapeError, "nnc.ShapeDtypeStruct", f"{number!r} is no size of an axis.", fix=fix)
     return size
 
 
@@ -123,9 +119,13 @@ def stage_function(
 ) -> tuple[Staged, FlatFunction]:
     """Traces `fun` on the specs of its arguments' leaves."""
     flat = FlatFunction.of(fun, args, kwargs)
-    specs = [argument_spec(leaf) for leaf in flat.leaves]
-    weak = [is_weak(leaf) for leaf in flat.leaves]
-    return stage(flat, specs, weak=weak, name=name_of(fun), axes=axes_of(flat.leaves)), flat
+    return stage_flat(flat, name_of(fun)), flat
+
+
+def stage_flat(flat: FlatFunction, name: str) -> Staged:
+    """Traces a function on the specs of its leaves."""
+    specs, weak = [argument_spec(x) for x in flat.leaves], [is_weak(x) for x in flat.leaves]
+    return stage(flat, specs, weak=weak, name=name, axes=axes_of(flat.leaves))
 
 
 @api_boundary

@@ -132,18 +132,19 @@ class _Site:
         symbols = trace.inline(call.graph, [*self.symbols, *call.others], source)
         if call.linear is None and call.layout == 0 and call.results[0][1] is None:
             return StagedTracer(trace, symbols[0], source, call.results[0][0])  # one new value, as most calls have it
-        made = [StagedTracer(trace, symbol, source) for symbol in symbols]
+        weak = itertools.chain(
+            [kind for kind, _ in call.results], itertools.repeat(False)
+        )  # residuals are behind results
+        made = [StagedTracer(trace, symbol, source, kind) for symbol, kind in zip(symbols, weak, strict=False)]
         tangents: Sequence[StagedTracer | None] = [None] * len(made)
         if call.linear is not None:
             tangents = self._tangents(call, call.linear, [*self.primals, *made], source)
         values: list[Any] = []
-        for x, (weak, operand), tangent in zip(made, call.results, tangents, strict=False):
+        for x, (_, operand), tangent in zip(made, call.results, tangents, strict=False):
             if operand is not None:
                 values.append(self.operands[operand])
-            elif tangent is None:
-                values.append(StagedTracer(trace, x.symbol, source, weak))
             else:
-                values.append(DualTracer(self.dual, x, tangent, source, weak))  # type: ignore[arg-type]
+                values.append(x if tangent is None else DualTracer(self.dual, x, tangent, source, x.weak))  # type: ignore[arg-type]
         return _build(call.layout, values)
 
     def _tangents(

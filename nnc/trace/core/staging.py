@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, cast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from nnc.array.array import Array, as_value
 from nnc.base import dtypes
-from nnc.base.context import get_context, set_context
+from nnc.base.context import Context, get_context, set_context
 from nnc.base.dtypes import TAPE
 from nnc.base.source import SourceLine, user_source
 from nnc.commands.promote import WeakScalar, astype
@@ -60,14 +60,15 @@ class StagingTrace:
     """Records commands into a graph.
 
     Values from outside (arrays, tracers of enclosing traces) become hidden inputs by identity; scalars, which nobody can change,
-    become constants. `linear` marks the graphs of tangents that `linearize` makes.
+    become constants. `linear` marks the graphs of tangents that `linearize` makes; `forward` those that keep nothing for
+    transposition.
     """
 
     differentiates = False
 
-    def __init__(self, name: str, linear: bool = False) -> None:
+    def __init__(self, name: str, linear: bool = False, forward: bool = False) -> None:
         self.builder = GraphBuilder(name)
-        self.level, self.linear = self.builder.level, linear
+        self.level, self.linear, self.forward = self.builder.level, linear, forward
         self.alive = True
         self.captured: dict[int, tuple[Any, Symbol]] = {}  # holds the value, too, so that no other object gets its id
         self._scalars: dict[tuple[Any, ...], Symbol] = {}
@@ -75,6 +76,16 @@ class StagingTrace:
         self.values: dict[Symbol, Any] = {}  # captured values, by their symbols
         self.calls: dict[tuple[Any, ...], Any] = {}  # specialised calls (nnc.trace.core.staged_call)
         self.is_recording = False  # whether the first such call is being recorded
+
+    @contextmanager
+    def recording(self, **changes: Any) -> Iterator[Context]:
+        """A block whose commands are recorded; the trace ends with it. `changes` are to the context."""
+        try:
+            with set_context(staging=self, level=self.level, source=None, **changes) as context:
+                yield context
+        finally:
+            self.alive = False
+            self.calls.clear()  # specialised calls hold traces, which hold values of this one
 
     def input(self, spec: TensorSpec, *, weak: dtypes.Weakness = False, name: str = "") -> StagedTracer:
         """Returns a new explicit input."""
@@ -253,11 +264,10 @@ class NamedStagingTrace(StagingTrace):
     def finish(self, outputs: Sequence[Any]) -> Staged:
         """Ends the trace."""
         symbols = [self.symbol_of(x) for x in outputs]
-        return replace(super().finish(outputs), axes=tuple(map(self.varying_over, symbols)))
+        return super().finish(outputs)._replace(axes=tuple(map(self.varying_over, symbols)))
 
 
-@dataclass(frozen=True, slots=True)
-class Staged:
+class Staged(NamedTuple):
     """A traced graph. Its last inputs are hidden: they stand for `captured`, values from outside the function.
 
     `axes` are the named axes over which its outputs vary, where it was traced within some.
@@ -303,13 +313,9 @@ def stage(
     """
     weak = weak or [False] * len(specs)
     trace = StagingTrace(name, linear) if axes is None else NamedStagingTrace(name, entry)
-    try:
-        with set_context(staging=trace, level=trace.level, source=None):
-            if isinstance(trace, NamedStagingTrace) and axes is not None:
-                tracers = [trace.named_input(*x) for x in zip(specs, weak, axes, strict=True)]
-            else:
-                tracers = [trace.input(spec, weak=is_weak) for spec, is_weak in zip(specs, weak, strict=True)]
-            return trace.finish(fun(*tracers))
-    finally:
-        trace.alive = False
-        trace.calls.clear()  # specialised calls hold traces, which hold values of this one
+    with trace.recording():
+        if isinstance(trace, NamedStagingTrace) and axes is not None:
+            tracers = [trace.named_input(*x) for x in zip(specs, weak, axes, strict=True)]
+        else:
+            tracers = [trace.input(spec, weak=is_weak) for spec, is_weak in zip(specs, weak, strict=True)]
+        return trace.finish(fun(*tracers))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import wraps
+from itertools import compress
 from typing import Any
 
 from nnc.array.array import as_value, settled
@@ -12,21 +13,20 @@ from nnc.base.context import activity, get_context
 from nnc.calls.spelling import spelled
 from nnc.commands.control import call, isolated
 from nnc.commands.control import checkpoint as checkpoint_command
-from nnc.commands.promote import is_weak
 from nnc.commands.rules import is_differentiable, lead
 from nnc.commands.shape import reshape, slice_axis
 from nnc.errors import UnsupportedError, user_error
 from nnc.errors.tracebacks import api_boundary
 from nnc.graph import Command, Graph, bind, spec_of
 from nnc.graph.registry import batch, derivative
-from nnc.graph.rules import Derivative, Linear, Tangents, Value
-from nnc.trace.core.backward import Reached, push_graph, transpose_graph
+from nnc.graph.rules import BatchRule, Derivative, Linear, Tangents, Value
+from nnc.trace.core.backward import Reached, fill, is_forward, transpose_graph
 from nnc.trace.core.batching import run_batched
-from nnc.trace.core.dual import run_jvp, run_linearize
+from nnc.trace.core.dual import run_apart, run_jvp, run_linearize
 from nnc.trace.core.flat import FlatFunction, call_function, check_callable, check_positions, name_of
 from nnc.trace.core.pulls import apply_pull_only
-from nnc.trace.core.specs import argument_spec
-from nnc.trace.core.staging import axes_of, stage
+from nnc.trace.core.specs import stage_flat
+from nnc.trace.core.staging import stage
 from nnc.typing import P, R
 
 __all__ = ["checkpoint"]
@@ -47,24 +47,18 @@ def _push(
 def _call_linearize(
     primals: tuple[Value, ...], tangents: Tangents, graphs: tuple[Graph, ...], barrier: bool = False
 ) -> tuple[list[Value], Tangents]:
-    active = [t is not None for t in tangents]
-    outputs, linear = run_linearize(lambda *values: graphs[0].evaluate(values), primals, active)
-    seeds = [t for t in tangents if t is not None]
-    moved = iter(push_graph(linear.staged.graph, [*seeds, *linear.staged.captured]))
-    return outputs, tuple(next(moved) if kept else None for kept in linear.nonzero)
+    outputs, moved = run_apart(lambda *values: graphs[0].evaluate(values), primals, tangents, is_forward(tangents))
+    return outputs, tuple(moved)
 
 
 def _call_transpose(
     cotangents: Tangents, operands: tuple[Any, ...], graphs: tuple[Graph, ...], barrier: bool = False
 ) -> Tangents:
-    graph = graphs[0]
-    linear = [i for i, x in enumerate(operands) if isinstance(x, Linear)]
-    others = [i for i, x in enumerate(operands) if not isinstance(x, Linear)]
-    ordered = graph.update(inputs=tuple(graph.inputs[i] for i in (*linear, *others)))
-    found = dict(
-        zip(linear, transpose_graph(ordered, len(linear), [operands[i] for i in others], cotangents), strict=True)
-    )
-    return tuple(found.get(i) for i in range(len(operands)))
+    graph, flags = graphs[0], [isinstance(x, Linear) for x in operands]
+    linear = list(compress(graph.inputs, flags))
+    ordered = graph.update(inputs=(*linear, *(s for s in graph.inputs if s not in linear)))
+    known = [x for x in operands if not isinstance(x, Linear)]
+    return tuple(fill(transpose_graph(ordered, len(linear), known, cotangents), flags))
 
 
 def batch_graphs(
@@ -87,14 +81,13 @@ derivative.set(call, Derivative(transpose=_call_transpose, push=_push, linearize
 batch.set(call, _call_batch)
 
 
-def _isolated_batch(
-    size: int, operands: tuple[Value, ...], batched: tuple[bool, ...], graphs: tuple[Graph, ...]
-) -> tuple[tuple[Value, ...], tuple[bool, ...]]:
-    return bind_for_rows(isolated, size, operands, batched, {}, graphs[0])
+def _once_for_all(command: Command) -> BatchRule:
+    """Returns the rule of a command whose sub-graph runs once for all rows."""
+    return lambda size, operands, batched, graphs: bind_for_rows(command, size, operands, batched, {}, graphs[0])
 
 
 derivative.set(isolated, Derivative(transpose=_call_transpose, push=_push, linearize=_call_linearize))
-batch.set(isolated, _isolated_batch)
+batch.set(isolated, _once_for_all(isolated))
 
 
 # -- checkpoint: reverse mode recomputes -------------------------------------------------------------------------------
@@ -142,16 +135,9 @@ def checkpoint(
         if not _is_traced(flat.leaves):
             return call_function(fun, args, kwargs)
         with activity(f"tracing {name_of(fun)} for checkpoint"):
-            specs = [argument_spec(x) for x in flat.leaves]
-            weak = [is_weak(x) for x in flat.leaves]
-            staged = stage(flat, specs, weak=weak, name=name_of(fun), axes=axes_of(flat.leaves))
-        outputs = bind(
-            checkpoint_command,
-            [*input_values(flat.leaves), *staged.captured],
-            {},
-            (staged.graph,),
-        )
-        return flat.build_result(outputs)
+            staged = stage_flat(flat, name_of(fun))
+        operands = [*input_values(flat.leaves), *staged.captured]
+        return flat.build_result(bind(checkpoint_command, operands, {}, (staged.graph,)))
 
     return checkpointed
 
@@ -193,12 +179,6 @@ def _checkpoint_linearize(
     return outputs, tuple(next(pushed) if i in moved else None for i in range(len(outputs)))
 
 
-def _checkpoint_batch(
-    size: int, operands: tuple[Value, ...], batched: tuple[bool, ...], graphs: tuple[Graph, ...]
-) -> tuple[tuple[Value, ...], tuple[bool, ...]]:
-    return bind_for_rows(checkpoint_command, size, operands, batched, {}, graphs[0])
-
-
 def bind_for_rows(
     command: Command,
     size: int,
@@ -232,4 +212,4 @@ def one_row(x: Value, batched: bool) -> Value:
 
 
 derivative.set(checkpoint_command, Derivative(push=_push, linearize=_checkpoint_linearize))
-batch.set(checkpoint_command, _checkpoint_batch)
+batch.set(checkpoint_command, _once_for_all(checkpoint_command))

@@ -15,8 +15,9 @@ from nnc.base.context import activity
 from nnc.calls.spelling import spelled
 from nnc.commands.collective import INDEX
 from nnc.commands.constants import iota
+from nnc.commands.index import move_axis
 from nnc.commands.rules import check_axis, lead
-from nnc.commands.shape import concatenate, slice_axis, transpose
+from nnc.commands.shape import concatenate, slice_axis
 from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, user_error
 from nnc.errors.errors import check_count
 from nnc.errors.tracebacks import api_boundary
@@ -79,7 +80,8 @@ def vmap(
         flat = FlatFunction.of(fun, args, kwargs)
         axes = _leaf_axes(flat, in_axes, args, kwargs)
         size = _mapped_size(flat, axes, axis_size)
-        rows = [_to_front(x, axis) if axis is not None else x for x, axis in zip(flat.leaves, axes, strict=True)]
+        pairs = zip(flat.leaves, axes, strict=True)
+        rows = [move_axis(as_value(x), axis, 0) if axis is not None else x for x, axis in pairs]
         batched = [axis is not None for axis in axes]
         with activity(f"tracing {name_of(fun)} for {label}"):
             run = run_chunks if axis_name is None else partial(run_named, axis_name)
@@ -195,11 +197,6 @@ def _mapped_size(flat: FlatFunction, axes: list[int | None], axis_size: int | No
     return int(found.pop())
 
 
-def _to_front(x: Any, axis: int) -> Value:
-    x = as_value(x)
-    return x if axis == 0 else transpose(x, permutation=(axis, *(i for i in range(x.spec.ndim) if i != axis)))
-
-
 def _place(x: Value, is_mapped: bool, axis: int | None, size: int) -> Value:
     """Returns an output with its batch axis where `out_axes` wants it."""
     if axis is None:
@@ -209,7 +206,4 @@ def _place(x: Value, is_mapped: bool, axis: int | None, size: int) -> Value:
             raise user_error(ArgumentError, "nnc.vmap", problem, operands={"result": x.spec}, fix=fix)
         return x
     x = lead(size, x, is_mapped)
-    axis = check_axis("nnc.vmap: out_axes", axis, x.spec.ndim)
-    order = list(range(1, x.spec.ndim))
-    order.insert(axis, 0)
-    return x if axis == 0 else transpose(x, permutation=tuple(order))
+    return move_axis(x, 0, check_axis("nnc.vmap: out_axes", axis, x.spec.ndim))

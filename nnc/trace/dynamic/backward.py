@@ -102,17 +102,14 @@ def differentiate(structure: Structure, lines: Sequence[SourceLine | None]) -> B
             fed[number] = trace.input(specs[number])
         return fed[number]
 
-    try:
-        with set_context(staging=trace, level=trace.level, source=None, device=None):
-            cotangents = [trace.input(specs[i]) for i in structure.targets]
-            fun = lambda *seeds: _push_through(structure, lines, seeds, value)
-            _, linear = run_linearize(fun, [value(i) for i in structure.sources], [True] * len(structure.sources))
-            given = [ct for ct, on in zip(cotangents, linear.nonzero, strict=True) if on]
-            count = len(structure.sources)
-            found = transpose_graph(linear.staged.graph, count, linear.staged.captured, given)
-            staged = trace.finish([x for x in found if x is not None]).without_unread()
-    finally:
-        trace.alive = False
+    with trace.recording(device=None):
+        cotangents = [trace.input(specs[i]) for i in structure.targets]
+        fun = lambda *seeds: _push_through(structure, lines, seeds, value)
+        _, linear = run_linearize(fun, [value(i) for i in structure.sources], [True] * len(structure.sources))
+        given = [ct for ct, on in zip(cotangents, linear.nonzero, strict=True) if on]
+        count = len(structure.sources)
+        found = transpose_graph(linear.staged.graph, count, linear.staged.captured, given)
+        staged = trace.finish([x for x in found if x is not None]).without_unread()
     read = staged.graph.reads
     cts = tuple(i for i, tracer in enumerate(cotangents) if tracer.symbol in read)
     feeds = tuple(i for i, tracer in fed.items() if tracer.symbol in read)

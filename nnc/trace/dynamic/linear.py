@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from nnc.array.array import Array
-from nnc.base.context import set_context
 from nnc.base.dtypes import TAPE
 from nnc.commands.rules import is_differentiable, zeros
 from nnc.graph import Graph, TensorSpec
-from nnc.trace.core.backward import push_graph
+from nnc.trace.core.backward import fill, push_graph
 from nnc.trace.core.dual import run_linearize
 from nnc.trace.core.staging import Staged, StagedTracer, StagingTrace
 
@@ -40,8 +39,7 @@ class LinearPart:
             zeros(spec) if t is None else t for t, spec, on in zip(tangents, specs, self.moving, strict=True) if on
         ]
         read = [value(x) if isinstance(x, int) else x for x in self.values]
-        pushed = iter(push_graph(self.graph, [*given, *read]))
-        return [next(pushed) if on else None for on in self.nonzero]
+        return fill(push_graph(self.graph, [*given, *read]), self.nonzero)
 
 
 def split(graph: Graph, active: Sequence[bool]) -> tuple[Staged, LinearPart] | None:
@@ -53,27 +51,24 @@ def split(graph: Graph, active: Sequence[bool]) -> tuple[Staged, LinearPart] | N
     """
     trace = StagingTrace(graph.name)
     moving = tuple([on and is_differentiable(spec) for on, spec in zip(active, graph.input_specs, strict=True)])
-    try:
-        with set_context(staging=trace, level=trace.level, source=None, device=None):
-            inputs = [trace.input(spec) for spec in graph.input_specs]
-            outputs, linear = run_linearize(lambda *values: graph.evaluate(values), inputs, moving)
-            places = {x.symbol: i for i, x in enumerate(inputs)}
-            for i, x in enumerate(outputs):
-                if isinstance(x, StagedTracer):
-                    places.setdefault(x.symbol, len(inputs) + i)
-            residuals: list[StagedTracer] = []
-            values: list[int | Array] = []
-            for x in linear.staged.captured:
-                if not isinstance(x, StagedTracer):
-                    values.append(x)
-                    continue
-                if x.symbol not in places:
-                    places[x.symbol] = len(inputs) + len(outputs) + len(residuals)
-                    residuals.append(x)
-                values.append(places[x.symbol])
-            if any(x.spec.dtype == TAPE for x in residuals):
-                return None
-            forward = trace.finish([*outputs, *residuals])
-    finally:
-        trace.alive = False
+    with trace.recording(device=None):
+        inputs = [trace.input(spec) for spec in graph.input_specs]
+        outputs, linear = run_linearize(lambda *values: graph.evaluate(values), inputs, moving)
+        places = {x.symbol: i for i, x in enumerate(inputs)}
+        for i, x in enumerate(outputs):
+            if isinstance(x, StagedTracer):
+                places.setdefault(x.symbol, len(inputs) + i)
+        residuals: list[StagedTracer] = []
+        values: list[int | Array] = []
+        for x in linear.staged.captured:
+            if not isinstance(x, StagedTracer):
+                values.append(x)
+                continue
+            if x.symbol not in places:
+                places[x.symbol] = len(inputs) + len(outputs) + len(residuals)
+                residuals.append(x)
+            values.append(places[x.symbol])
+        if any(x.spec.dtype == TAPE for x in residuals):
+            return None
+        forward = trace.finish([*outputs, *residuals])
     return forward, LinearPart(linear.staged.graph, moving, linear.nonzero, tuple(values), len(outputs))

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import compress
-from typing import Any
+from typing import Any, NamedTuple
 
 from nnc.commands.loop import ITERATION
 from nnc.commands.rules import add_tangents, zeros
@@ -15,8 +14,7 @@ from nnc.trace.core.staging import Staged, stage
 from nnc.trace.loops.iterations import Flags, fill, flags_of
 
 
-@dataclass(frozen=True, slots=True)
-class Pulled:
+class Pulled(NamedTuple):
     """The operands of a loop that get cotangents: sequences, carried values and captured ones."""
 
     xs: Flags
@@ -24,8 +22,7 @@ class Pulled:
     captured: Flags
 
 
-@dataclass(frozen=True, slots=True)
-class Backwards:
+class Backwards(NamedTuple):
     """An iteration of a linear loop, for the loop that runs it backwards.
 
     Attributes:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from nnc.array.array import as_value
 from nnc.commands.loop import ITERATION, scan
@@ -16,8 +15,7 @@ from nnc.trace.core.staging import Staged, stage
 Results = tuple[list[Value], list[Value]]  # carried values, and rows
 
 
-@dataclass(frozen=True, slots=True)
-class Blocks:
+class Blocks(NamedTuple):
     """A scan of `iteration`, which takes its number, elements of `xs` sequences and `carries` values, and may run in blocks."""
 
     iteration: Staged

@@ -24,7 +24,7 @@ from nnc.commands.shape import broadcast_to
 from nnc.graph import Graph, Symbol, TensorSpec, bind
 from nnc.graph.registry import batch, derivative
 from nnc.graph.rules import Derivative, Linear, Tangents, Value
-from nnc.trace.core.backward import push_graph, transpose_graph
+from nnc.trace.core.backward import is_forward, push_graph, transpose_graph
 from nnc.trace.core.batching import run_batched
 from nnc.trace.core.dual import Linearized, run_jvp, run_linearize
 from nnc.trace.core.staging import Staged, stage
@@ -113,7 +113,7 @@ def _linearize(
     primals: tuple[Value, ...], tangents: Tangents, graphs: tuple[Graph, ...], checked: bool = True
 ) -> tuple[list[Value], Tangents]:
     index, operands, active = primals[0], primals[1:], flags_of(tangents[1:])
-    traced = [_linearize_branch(graph, active) for graph in graphs]
+    traced = [_linearize_branch(graph, active, is_forward(tangents)) for graph in graphs]
     moving = tuple(any(column) for column in zip(*(linear.nonzero for _, linear, _ in traced), strict=True))
     slots, assigned = _share_slots([kept for _, _, kept in traced])
     branches = [(staged, linear, places) for (staged, linear, _), places in zip(traced, assigned, strict=True)]
@@ -128,14 +128,14 @@ def _linearize(
     return results[:count], tuple(fill(moved, moving))
 
 
-def _linearize_branch(graph: Graph, active: Flags) -> tuple[Staged, Linearized, tuple[Symbol, ...]]:
+def _linearize_branch(graph: Graph, active: Flags, forward: bool) -> tuple[Staged, Linearized, tuple[Symbol, ...]]:
     """Returns a branch that yields its results and the residuals of its linear part; the linear part; the symbols of residuals
     that are neither inputs nor captured.
     """
     box: list[Linearized] = []
 
     def body(*values: Any) -> list[Any]:
-        outputs, linear = run_linearize(lambda *v: graph.evaluate(v), values, active)
+        outputs, linear = run_linearize(lambda *v: graph.evaluate(v), values, active, forward)
         box.append(linear)
         return [*outputs, *linear.staged.captured]
 

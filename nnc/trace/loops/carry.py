@@ -10,7 +10,7 @@ from nnc.array.array import as_value
 from nnc.base import dtypes
 from nnc.commands.promote import as_operand, astype, is_weak, shown_spec, with_weakness
 from nnc.errors import ShapeError, TreeError, user_error
-from nnc.graph import Graph, Symbol, TensorSpec
+from nnc.graph import TensorSpec
 from nnc.graph.rules import Value
 from nnc.trace.core.axes import Axes, union, vary, varying_over
 from nnc.trace.core.flat import FlatTree, definition_of, name_of
@@ -25,8 +25,6 @@ class Carry:
         self.where = where
         self.tree = FlatTree(value)
         self.leaves = [as_operand(leaf, where, "a carried value") for leaf in self.tree.dynamic]
-        self._turned: set[int] = set()  # values that begin weak, but are strong in some later iteration
-        self._stays_weak = self.weak
         self.axes = axes_of(self.leaves)  # over which a value varies in some iteration; None outside of named axes
         self.is_settled = True  # whether no iteration was found to vary over more
 
@@ -38,7 +36,7 @@ class Carry:
     @property
     def weak(self) -> list[dtypes.Weakness]:
         """Which values take the dtype of arrays that they meet."""
-        return [i not in self._turned and is_weak(leaf) for i, leaf in enumerate(self.leaves)]
+        return [is_weak(leaf) for leaf in self.leaves]
 
     @property
     def values(self) -> list[Value]:
@@ -59,7 +57,7 @@ class Carry:
 
     def accept(self, following: Any, fun: Any) -> tuple[list[Any], dict[int, tuple[dtypes.DType, dtypes.Weakness]]]:
         """Returns the leaves of the carry that `fun` returned, and the dtypes and weakness that weak starting values have to
-        take first.
+        take first: those that some later iteration gives them.
 
         Raises:
             TreeError: the carry has another structure.
@@ -74,26 +72,17 @@ class Carry:
         check_settings(self.where, "the initial carry", self.tree, f"the carry that {source} returns", given)
         result, lines = [], []
         changed: dict[int, tuple[dtypes.DType, dtypes.Weakness]] = {}
-        for i, (path, leaf) in enumerate(zip(self.tree.paths(), given.dynamic, strict=True)):
+        for i, (path, leaf, first) in enumerate(zip(self.tree.paths(), given.dynamic, self.leaves, strict=True)):
             value = as_operand(leaf, self.where, f"the carry that {source} returns")
-            stays = dtypes.joint_weakness((argument_spec(x).dtype, is_weak(x)) for x in (value, self.leaves[i]))
-            want, have = argument_spec(self.leaves[i]), argument_spec(value)
-            weak = dtypes.is_scalar(value) or (
-                is_weak(value) and want.dtype != have.dtype and not is_weak(self.leaves[i])
-            )
-            if weak and takes(want.dtype, have.dtype):
+            want, have = argument_spec(first), argument_spec(value)
+            weak = dtypes.joint_weakness([(want.dtype, is_weak(first)), (have.dtype, is_weak(value))])
+            if is_weak(value) and _keeps(first, want.dtype, value, have.dtype):
                 value, have = astype(value, want.dtype, self.where), have.update(dtype=want.dtype)
-            if (
-                have.shape == want.shape
-                and have.dtype != want.dtype
-                and _yields(self.leaves[i], want.dtype, have.dtype)
-            ):
-                changed[i] = have.dtype, stays
+            turns = have.dtype != want.dtype or weak is not is_weak(first)
+            if is_weak(first) and turns and have.shape == want.shape and takes(have.dtype, want.dtype):
+                changed[i] = have.dtype, weak
             elif (have.shape, have.dtype) != (want.shape, want.dtype):
-                lines.append(
-                    f"  carry{path}: {shown_spec(self.leaves[i])} at first, {shown_spec(leaf)} after an iteration"
-                )
-            self._stays_weak[i] = i not in self._turned and stays
+                lines.append(f"  carry{path}: {shown_spec(first)} at first, {shown_spec(leaf)} after an iteration")
             result.append(value)
         if lines:
             problem = f"{source} returns a carry of other shapes or dtypes than the initial one:\n" + "\n".join(lines)
@@ -104,34 +93,9 @@ class Carry:
             result = [vary(x, axes) for x, axes in zip(result, self.axes, strict=True)]
         return result, changed
 
-    def settle_weak(self, body: Graph, carried: Sequence[Symbol], following: Sequence[Symbol]) -> bool:
-        """Returns whether the weak results of an iteration stay weak in later ones.
-
-        A value that begins weak but is strong after an iteration makes the results that depend on it strong from the next
-        iteration on. Such values must be strong from the beginning, and the iteration has to be traced again.
-
-        Args:
-            carried: the graph's inputs for the carry.
-            following: the graph's outputs for the carry of the next iteration.
-        """
-        turned = [
-            i for i, (before, after) in enumerate(zip(self.weak, self._stays_weak, strict=True)) if before and not after
-        ]
-        if not turned or not any(self._stays_weak):
-            return True
-        reached = {carried[i] for i in turned}
-        for node in body.nodes:
-            if not reached.isdisjoint(node.inputs):
-                reached.update(node.outputs)
-        if not any(stays and symbol in reached for stays, symbol in zip(self._stays_weak, following, strict=True)):
-            return True
-        self._turned.update(turned)
-        return False
-
     def build(self, results: Sequence[Any]) -> Any:
         """Returns the carry after the loop: a value is weak where the first one was, and the ones that the function returns are."""
-        pairs = zip(results, self._stays_weak, strict=True)
-        return self.tree.build([with_weakness(x, weak) for x, weak in pairs])
+        return self.tree.build([with_weakness(x, weak) for x, weak in zip(results, self.weak, strict=True)])
 
 
 def check_settings(where: str, left_name: str, left: FlatTree, right_name: str, right: FlatTree) -> None:
@@ -147,9 +111,15 @@ def check_settings(where: str, left_name: str, left: FlatTree, right_name: str, 
         raise user_error(TreeError, where, problem, fix=fix)
 
 
-def _yields(leaf: Any, own: Any, other: Any) -> bool:
-    """Whether `leaf`, of dtype `own`, may become one of dtype `other` because it is weak."""
-    return is_weak(leaf) and takes(other, own)
+def _keeps(first: Any, own: dtypes.DType, value: Any, other: dtypes.DType) -> bool:
+    """Whether the first value of a carry keeps its dtype `own` where a weak one of dtype `other` follows. Of two weak floats the
+    wider dtype is kept.
+    """
+    if not takes(own, other) or not is_weak(first):
+        return takes(own, other)
+    if takes(other, own):
+        return other.itemsize <= own.itemsize and other != dtypes.uint64
+    return dtypes.is_scalar(value)
 
 
 def takes(strong: Any, weak: Any) -> bool:

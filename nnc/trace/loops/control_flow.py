@@ -14,11 +14,12 @@ from nnc.base import dtypes
 from nnc.base.context import activity
 from nnc.calls.spelling import spelled
 from nnc.commands.elementwise import convert
+from nnc.commands.index import move_axis
 from nnc.commands.loop import ITERATION, while_
 from nnc.commands.promote import as_operand, is_weak, with_weakness
 from nnc.commands.replay import check_strategy
 from nnc.commands.rules import check_axis
-from nnc.commands.shape import concatenate, flip, reshape, slice_, slice_axis, transpose
+from nnc.commands.shape import concatenate, flip, reshape, slice_, slice_axis
 from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError, TraceError, TreeError, user_error
 from nnc.graph import bind, spec_of
 from nnc.graph.rules import Value
@@ -134,13 +135,12 @@ def while_loop(
                 axes=axes,
                 entry=entry,
             )
-        n, graph = len(carry.leaves), staged.graph
-        is_settled = carry.settle_weak(graph, graph.inputs[1 : 1 + n], graph.outputs[1:])
-        if not box[1] and is_settled and carry.is_settled and box[2] == entry:
+        if not box[1] and carry.is_settled and box[2] == entry:
             break
         carry.take(box[1])
         carry.is_settled, entry = True, box[2]
     refuse_joins("nnc.while_loop", "the test", [staged.graph], entry)
+    n = len(carry.leaves)
     params = {"carries": n, "before": box[0], "max_steps": max_steps, "checkpoint": checkpoint}
     results = bind(while_, [*carry.values, *staged.captured], params, (staged.graph,))
     return carry.build(results[:n])
@@ -418,10 +418,9 @@ def _scan(
         with activity(f"tracing {name} for {where.removeprefix('nnc.')}"):
             specs = [ITERATION, *elements, *carry.specs]
             axes = None if carry.axes is None else [NOWHERE, *[varying_over(x) for x in stacked], *carry.axes]
-            staged = stage(body, specs, weak=[indexed, *[False] * len(elements), *carry.weak], name=name, axes=axes)
-        first, graph = 1 + len(elements), staged.graph
-        is_settled = carry.settle_weak(graph, graph.inputs[first : first + n], graph.outputs[:n])
-        if not box[0] and is_settled and carry.is_settled:
+            weak = [indexed, *[is_weak(x) for x in stacked], *carry.weak]
+            staged = stage(body, specs, weak=weak, name=name, axes=axes)
+        if not box[0] and carry.is_settled:
             break
         carry.take(box[0])
         carry.is_settled = True
@@ -477,7 +476,7 @@ def associative_scan(fn: Callable[[X, X], X], elems: X, reverse: bool = False, a
     check_callable(fn, "nnc.associative_scan")
     flat = FlatTree(elems)
     values = [as_value(as_operand(leaf, "nnc.associative_scan", "elems")) for leaf in flat.dynamic]
-    fronted = [_move_axis(x, check_axis("nnc.associative_scan", axis, x.spec.ndim), 0) for x in values]
+    fronted = [move_axis(x, check_axis("nnc.associative_scan", axis, x.spec.ndim), 0) for x in values]
     _length("nnc.associative_scan", fronted, None)
     ordered = [flip(x, axes=(0,)) if reverse else x for x in fronted]
 
@@ -501,7 +500,7 @@ def associative_scan(fn: Callable[[X, X], X], elems: X, reverse: bool = False, a
 
     scanned = _prefixes(combine, ordered)
     restored = [flip(x, axes=(0,)) if reverse else x for x in scanned]
-    return flat.build([_move_axis(x, 0, axis % x.spec.ndim) for x in restored])
+    return flat.build([move_axis(x, 0, axis % x.spec.ndim) for x in restored])
 
 
 def _kind_of(result: Any) -> str:
@@ -536,9 +535,3 @@ def _interleave(evens: Value, odds: Value, n: int) -> Value:
     half = evens.spec.shape[0]
     pairs = concatenate(*[reshape(x, shape=(half, 1, *rest)) for x in (evens, odds)], axis=1)
     return slice_axis(reshape(pairs, shape=(2 * half, *rest)), 0, 0, n)
-
-
-def _move_axis(x: Value, source: int, target: int) -> Value:
-    order = [i for i in range(x.spec.ndim) if i != source]
-    order.insert(target, source)
-    return x if source == target else transpose(x, permutation=tuple(order))

@@ -8,9 +8,8 @@ captured values alone are recomputed.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import compress
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,6 +29,7 @@ from nnc.commands.tape import Handles, merge_tapes, spread_tape, sum_tape, tape_
 from nnc.graph import Graph, Symbol, TensorSpec, bind, spec_of
 from nnc.graph.registry import effect
 from nnc.graph.rules import Tangents, Value
+from nnc.trace.core.backward import fill as fill
 from nnc.trace.core.backward import push_graph
 from nnc.trace.core.dual import run_linearize
 from nnc.trace.core.staging import Staged, stage
@@ -48,12 +48,6 @@ def prune(graph: Graph, keep: Sequence[int]) -> Graph:
     return graph.restrict(tuple(graph.outputs[i] for i in keep))
 
 
-def fill(values: Sequence[Any], flags: Sequence[bool]) -> list[Any]:
-    """`values` at the places that `flags` marks, None elsewhere."""
-    rest = iter(values)
-    return [next(rest) if flag else None for flag in flags]
-
-
 def spread(found: Flags, flags: Flags) -> Flags:
     """`found` at the places that `flags` marks, False elsewhere."""
     rest = iter(found)
@@ -68,8 +62,7 @@ def both(x: Flags, y: Flags) -> Flags:
 # -- an iteration, linearised -----------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Linearization:
+class Linearization(NamedTuple):
     """An iteration, linearised.
 
     `forward` yields the iteration's outputs and then rows to keep; it takes `captured` besides the iteration's inputs. `linear` is
@@ -89,8 +82,7 @@ class Linearization:
     rows: Flags
 
 
-@dataclass(frozen=True, slots=True)
-class Iteration:
+class Iteration(NamedTuple):
     """An iteration's function and the parts of its inputs and outputs.
 
     `function(*inputs)` yields the first results (a condition), carried values, rows. `mark()` gives the node count at the test.
@@ -127,12 +119,14 @@ def moving_carries(part: Iteration, xs: Flags, carries: Flags, captured: Flags) 
         carries = following
 
 
-def linearize_iteration(part: Iteration, xs: Flags, carries: Flags, captured: Flags) -> Linearization:
-    """Linearises an iteration in the inputs that are marked."""
+def linearize_iteration(
+    part: Iteration, xs: Flags, carries: Flags, captured: Flags, forward: bool = False
+) -> Linearization:
+    """Linearises an iteration in the inputs that are marked; `forward` as for `run_linearize`."""
     box: list[tuple[int, Flags, Graph]] = []
 
     def forward_body(*values: Any) -> list[Any]:
-        outputs, linear = run_linearize(part.function, values, (False, *xs, *carries, *captured))
+        outputs, linear = run_linearize(part.function, values, (False, *xs, *carries, *captured), forward)
         at = [i for i, kept in enumerate(linear.nonzero) if kept]
         graph = prune(linear.staged.graph, [k for k, i in enumerate(at) if i >= part.first])
         reads = graph.reads
@@ -152,13 +146,13 @@ def linearize_iteration(part: Iteration, xs: Flags, carries: Flags, captured: Fl
     moving = Moving(xs, carries, nonzero[part.carries :], captured)
     count = part.first + len(nonzero)
     residuals = staged.graph.outputs[count:]
-    forward = staged.graph.update(outputs=staged.graph.outputs[:count])
-    sources = _sort(part, forward, residuals)
-    body = _linear_body(part, forward, sources, residuals, linear, nonzero, moving)
-    held = len(forward.inputs) - 1 - part.xs - part.carries
+    known = staged.graph.update(outputs=staged.graph.outputs[:count])
+    sources = _sort(part, known, residuals)
+    body = _linear_body(part, known, sources, residuals, linear, nonzero, moving)
+    held = len(known.inputs) - 1 - part.xs - part.carries
     extra = tuple(range(held, held + len(body.captured)))
     return Linearization(
-        forward=forward.update(outputs=(*forward.outputs, *sources.kept)),
+        forward=known.update(outputs=(*known.outputs, *sources.kept)),
         before=before,
         kept=len(sources.kept),
         captured=(*staged.captured, *body.captured),
@@ -170,8 +164,7 @@ def linearize_iteration(part: Iteration, xs: Flags, carries: Flags, captured: Fl
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Moving:
+class Moving(NamedTuple):
     """The inputs and rows of an iteration that have tangents."""
 
     xs: Flags
@@ -180,8 +173,7 @@ class Moving:
     captured: Flags
 
 
-@dataclass(frozen=True, slots=True)
-class _Sources:
+class _Sources(NamedTuple):
     """The sources of the linear part's residuals: kept rows, sequences read again (by position), or `compute`, a graph of the
     iteration's number and the captured values `shared` (by position) that yields `fixed`.
     """

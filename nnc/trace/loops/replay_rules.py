@@ -20,9 +20,9 @@ from nnc.commands.shape import broadcast_to
 from nnc.graph import Graph, TensorSpec, bind
 from nnc.graph.registry import batch, derivative
 from nnc.graph.rules import Derivative, Linear, Tangents, Value
-from nnc.trace.core.backward import push_graph, transpose_graph
+from nnc.trace.core.backward import is_forward, transpose_graph
 from nnc.trace.core.batching import run_batched
-from nnc.trace.core.dual import run_jvp, run_linearize
+from nnc.trace.core.dual import run_apart, run_jvp
 from nnc.trace.core.staging import stage
 from nnc.trace.loops.iterations import choose_rows, in_place_of_others, is_for_own_rows, rows_first
 
@@ -62,11 +62,8 @@ def _push(
 def _linearize(
     primals: tuple[Value, ...], tangents: Tangents, graphs: tuple[Graph, ...], **params: Any
 ) -> tuple[list[Value], Tangents]:
-    active = [t is not None for t in tangents]
-    outputs, linear = run_linearize(lambda *values: _plain(values, graphs, params), primals, active)
-    seeds = [t for t in tangents if t is not None]
-    moved = iter(push_graph(linear.staged.graph, [*seeds, *linear.staged.captured]))
-    return outputs, tuple(next(moved) if kept else None for kept in linear.nonzero)
+    outputs, moved = run_apart(lambda *values: _plain(values, graphs, params), primals, tangents, is_forward(tangents))
+    return outputs, tuple(moved)
 
 
 def _transpose(cotangents: Tangents, operands: tuple[Any, ...], graphs: tuple[Graph, ...], **params: Any) -> Tangents:

@@ -7,10 +7,10 @@ every order exist.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import compress
-from typing import Any
+from typing import Any, NamedTuple
 
 from nnc.base import dtypes
 from nnc.commands.constants import full_like
@@ -24,9 +24,9 @@ from nnc.commands.tape import Handles, tape_handles
 from nnc.graph import Graph, Symbol, TensorSpec, bind, spec_of
 from nnc.graph.registry import batch, derivative
 from nnc.graph.rules import Derivative, Linear, Tangents, Value
-from nnc.trace.core.backward import fill_cotangents, transpose_graph
+from nnc.trace.core.backward import fill_cotangents, is_forward, transpose_graph
 from nnc.trace.core.batching import run_batched
-from nnc.trace.core.dual import run_jvp, run_linearize
+from nnc.trace.core.dual import run_apart, run_jvp, run_linearize
 from nnc.trace.core.pulls import apply_pull_only
 from nnc.trace.core.staging import Staged, stage
 from nnc.trace.loops.backwards import Backwards
@@ -42,6 +42,7 @@ from nnc.trace.loops.iterations import (
     fill,
     fill_zeros,
     flags_of,
+    has_effects,
     in_place_of_others,
     interleave,
     is_for_own_rows,
@@ -54,8 +55,7 @@ from nnc.trace.loops.iterations import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ScanOperands:
+class ScanOperands(NamedTuple):
     """The operands of a scan by role; `length` holds the length where it is dynamic."""
 
     length: list[Any]
@@ -92,8 +92,7 @@ def linear_scan(
 # -- loops that keep only where they began -----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Replay:
+class Replay(NamedTuple):
     """The linear map of a loop whose iterations are run again when it is pulled back (`checkpoint=`)."""
 
     part: Iteration
@@ -195,19 +194,26 @@ def _scan_linearize(
     reverse: bool = False, handles: Handles = (), tangents_only: bool = False, checkpoint: str | int | None = None,
 ) -> tuple[list[Value], Tangents]:  # fmt: skip
     x, t = ScanOperands.of(primals, xs, carries, length), ScanOperands.of(tangents, xs, carries, length)
+    forward = is_forward(tangents)
+    if forward and (length is None or checkpoint is not None) and not has_effects(graphs[0]):
+        params = {"xs": xs, "carries": carries, "length": length, "reverse": reverse, "handles": handles}
+        params |= {"tangents_only": tangents_only, "checkpoint": checkpoint}
+        return list(bind(scan, primals, params, graphs)), push_scan(primals, tangents, graphs, run=run_again, **params)[
+            1
+        ]
     if checkpoint is not None:
         plain = {"xs": xs, "carries": carries, "length": length, "reverse": reverse, "checkpoint": checkpoint}
         outputs = list(bind(scan, primals, plain, graphs))
         loop = Replay(_scan_iteration(graphs[0], xs, carries), x, length, reverse, checkpoint)
         return outputs, tuple(loop.tangents(t, [y.spec for y in outputs]))
     lin = linearize_iteration(
-        _scan_iteration(graphs[0], xs, carries), flags_of(t.xs), flags_of(t.carries), flags_of(t.captured)
+        _scan_iteration(graphs[0], xs, carries), flags_of(t.xs), flags_of(t.carries), flags_of(t.captured), forward
     )
-    params: dict[str, Any] = {"length": length, "reverse": reverse, "tangents_only": tangents_only}
+    params = {"length": length, "reverse": reverse, "tangents_only": tangents_only}
     own_handles = handles or ((),) * len(lin.rows)
-    forward = {"xs": xs, "carries": carries, "handles": tape_handles((*own_handles, *[()] * lin.kept))}
+    own_params = {"xs": xs, "carries": carries, "handles": tape_handles((*own_handles, *[()] * lin.kept))}
     widened = [*primals, *lin.captured[: len(lin.forward.inputs) - len(graphs[0].inputs)]]
-    outputs = list(bind(scan, widened, {**params, **forward}, (lin.forward,)))
+    outputs = list(bind(scan, widened, {**params, **own_params}, (lin.forward,)))
     own, kept = outputs[: len(graphs[0].outputs)], outputs[len(graphs[0].outputs) :]
     moved = linear_scan(
         lin, x.length, kept, x.xs, x.captured, [v for v in t.xs if v is not None], seeds_for(x.carries, t.carries, lin.carries),
@@ -217,10 +223,16 @@ def _scan_linearize(
     return own, tuple(fill(moved, (*lin.carries, *lin.rows)))
 
 
-def _scan_push(
+# How a loop runs again for tangents that may be transposed.
+run_again = partial(run_apart, forward=True)
+
+
+def push_scan(
     primals: tuple[Value, ...], tangents: Tangents, graphs: tuple[Graph, ...], xs: int, carries: int, length: int | None,
     reverse: bool = False, handles: Handles = (), tangents_only: bool = False, checkpoint: str | int | None = None,
+    run: Callable[..., tuple[list[Any], list[Any]]] = run_jvp,
 ) -> tuple[list[Value], Tangents]:  # fmt: skip
+    """Returns the results of a scan and their tangents, by one loop for both; `run` differentiates an iteration."""
     graph = graphs[0]
     x, t = ScanOperands.of(primals, xs, carries, length), ScanOperands.of(tangents, xs, carries, length)
     part = _scan_iteration(graph, xs, carries)
@@ -229,14 +241,14 @@ def _scan_push(
     box: list[Flags] = []
 
     def body(step: Any, *values: Any) -> list[Any]:
-        outputs, moved = run_jvp(part.function, *interleave(step, values, counts, (flags[0], moving, flags[2])))
+        outputs, moved = run(part.function, *interleave(step, values, counts, (flags[0], moving, flags[2])))
         box[:] = [flags_of(moved)]
         filled = fill_zeros(outputs[:carries], moved[:carries], moving)
         return [*outputs[:carries], *filled, *outputs[carries:], *(v for v in moved[carries:] if v is not None)]
 
     while True:  # as linearize_iteration does
         specs = doubled_specs(graph.input_specs, counts, (flags[0], moving, flags[2]))
-        staged = stage(body, [ITERATION, *specs], name=graph.name)
+        staged = stage(body, [ITERATION, *specs], name=graph.name, linear=run is run_again)
         following = tuple(a or b for a, b in zip(moving, box[0][:carries], strict=True))
         if following == moving:
             break
@@ -412,5 +424,5 @@ def _scan_batch(
     return tuple(results), (*flags, *row_flags)
 
 
-derivative.set(scan, Derivative(transpose=_scan_transpose, push=_scan_push, linearize=_scan_linearize))
+derivative.set(scan, Derivative(transpose=_scan_transpose, push=push_scan, linearize=_scan_linearize))
 batch.set(scan, _scan_batch)

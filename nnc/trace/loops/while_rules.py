@@ -7,9 +7,8 @@ Its iterations are linearised as in a `scan`; their rows go to tapes, since thei
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import compress
-from typing import Any
+from typing import Any, NamedTuple
 
 from nnc.base import dtypes
 from nnc.commands.elementwise import add, convert
@@ -20,9 +19,9 @@ from nnc.commands.tape import Handles, tape_handles
 from nnc.graph import Graph, TensorSpec, bind
 from nnc.graph.registry import batch, derivative
 from nnc.graph.rules import Derivative, Tangents, Value
-from nnc.trace.core.backward import push_graph
+from nnc.trace.core.backward import is_forward
 from nnc.trace.core.batching import run_batched
-from nnc.trace.core.dual import run_jvp, run_linearize
+from nnc.trace.core.dual import run_apart, run_jvp
 from nnc.trace.core.staging import stage
 from nnc.trace.loops.iterations import (
     Flags,
@@ -42,11 +41,10 @@ from nnc.trace.loops.iterations import (
     run_rows,
     seeds_for,
 )
-from nnc.trace.loops.scan_rules import Replay, ScanOperands, linear_scan
+from nnc.trace.loops.scan_rules import Replay, ScanOperands, linear_scan, push_scan, run_again
 
 
-@dataclass(frozen=True, slots=True)
-class _WhileParts:
+class _WhileParts(NamedTuple):
     """A `while` taken apart at its test."""
 
     head: Graph
@@ -85,8 +83,8 @@ def _while_linearize(
     max_steps: int | None = None, handles: Handles = (), checkpoint: str | int | None = None,
 ) -> tuple[list[Value], Tangents]:  # fmt: skip
     parts = _WhileParts.of(graphs[0], carries, before, tapes)
-    if checkpoint is not None:
-        return _while_replayed(primals, tangents, graphs, parts, before, max_steps, checkpoint)
+    if checkpoint is not None or (is_forward(tangents) and not has_effects(graphs[0])):
+        return _while_repeated(primals, tangents, graphs, parts, before, max_steps, handles, checkpoint)
     flags = flags_of(tangents[:carries]), flags_of(tangents[carries:])
     lin = linearize_iteration(parts.iteration(True), (), *flags)
     condition, *outputs = lin.forward.outputs
@@ -110,19 +108,25 @@ def _while_linearize(
     return own, (*t_carries, *t_exits, None, *t_rows)
 
 
-def _while_replayed(
+def _while_repeated(
     primals: tuple[Value, ...], tangents: Tangents, graphs: tuple[Graph, ...], parts: _WhileParts, before: int,
-    max_steps: int | None, checkpoint: str | int,
+    max_steps: int | None, handles: Handles, checkpoint: str | int | None,
 ) -> tuple[list[Value], Tangents]:  # fmt: skip
-    n = parts.carries
+    """Returns the results, and tangents that run the iterations again: forwards, or backwards where `checkpoint` is given."""
+    n, late = parts.carries, 1 + parts.carries + parts.exits
     params = {"carries": n, "before": before, "max_steps": max_steps, "checkpoint": checkpoint}
-    outputs = list(bind(while_, primals, params, graphs))
+    outputs = list(bind(while_, primals, {**params, "tapes": parts.tapes, "handles": handles}, graphs))
     iterations = outputs[n + parts.exits]
-    operands = ScanOperands([iterations], (), primals[:n], primals[n:])
-    loop = Replay(parts.iteration(False), operands, None, False, checkpoint)
-    t_carries = loop.tangents(ScanOperands([], (), tangents[:n], tangents[n:]), [y.spec for y in outputs[:n]])
-    t_exits = _exit_tangents(parts, iterations, outputs[:n], primals[n:], t_carries, tangents[n:])
-    return outputs, (*t_carries, *t_exits, None)
+    if is_forward(tangents) and not has_effects(graphs[0]):
+        body = graphs[0].restrict((*graphs[0].outputs[1 : 1 + n], *graphs[0].outputs[late:]))
+        operands, given = (iterations, *primals), (None, *tangents)
+        _, moved = push_scan(operands, given, (body,), run=run_again, xs=0, carries=n, length=None, handles=handles)
+    else:
+        operands = ScanOperands([iterations], (), primals[:n], primals[n:])
+        loop = Replay(parts.iteration(False), operands, None, False, checkpoint)
+        moved = loop.tangents(ScanOperands([], (), tangents[:n], tangents[n:]), [y.spec for y in outputs[:n]])
+    t_exits = _exit_tangents(parts, iterations, outputs[:n], primals[n:], moved[:n], tangents[n:])
+    return outputs, (*moved[:n], *t_exits, None, *moved[n:])
 
 
 def _exit_tangents(
@@ -137,9 +141,7 @@ def _exit_tangents(
     if not parts.exits:
         return []
     tangents = [None, *t_carries, *t_captured]
-    _, linear = run_linearize(parts.leave, [iterations, *carried, *captured], flags_of(tangents))
-    moved = push_graph(linear.staged.graph, [*(t for t in tangents if t is not None), *linear.staged.captured])
-    return fill(moved, linear.nonzero)
+    return run_apart(parts.leave, [iterations, *carried, *captured], tangents, is_forward(tangents))[1]
 
 
 def _while_push(
@@ -207,7 +209,7 @@ def _while_batch(
         first = [*(counts or [step]), *carried, *rest]
         known, found = run_batched(lambda *v: parts.head.evaluate(v), size, first, every)
         condition = reduce_or(known[0], axes=(0,)) if per_row else known[0]
-        exits = [lead(size, y, f) for y, f in zip(known[1 : 1 + parts.exits], found[1:], strict=False)]
+        exits, exit_flags = known[1 : 1 + parts.exits], found[1 : 1 + parts.exits]
         at = nodes_so_far()
         handed = [*first, *known[1 + parts.exits :]], [*every, *found[1 + parts.exits :]]
         outputs, out_flags = _batch_tail(size, parts.tail, known[0] if per_row else None, *handed)
@@ -218,7 +220,7 @@ def _while_batch(
             following = [choose_rows(known[0], new, old) for new, old in zip(following, carried, strict=True)]
             following.append(add(counts[0], convert(known[0], dtype=dtypes.int64)))
         rows = [lead(size, y, f) if per_row else y for y, f in zip(outputs[carries:], out_flags[carries:], strict=True)]
-        box[:] = [at, [per_row or f for f in out_flags[carries:]], tuple(out_flags[:carries]), found[0]]
+        box[:] = [at, [per_row or f for f in out_flags[carries:]], tuple(out_flags[:carries]), found[0], exit_flags]
         return [condition, *following, *exits, *rows]
 
     def row_spec(spec: TensorSpec, on: bool) -> TensorSpec:
@@ -247,7 +249,7 @@ def _while_batch(
     n = len(start)
     iterations = results[carries] if per_row else results[n + parts.exits]
     outputs = (*results[:carries], *results[n : n + parts.exits], iterations, *results[n + parts.exits + 1 :])
-    return outputs, (*flags, *(True,) * parts.exits, per_row, *box[1])
+    return outputs, (*flags, *box[4], per_row, *box[1])
 
 
 def _batch_tail(

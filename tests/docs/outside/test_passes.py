@@ -12,7 +12,7 @@ import nnc
 import nnc.numpy as nnp
 from nnc.base.options import Options
 from nnc.commands.elementwise import FLOAT, add, elementwise
-from nnc.commands.rules import batch_elementwise, together
+from nnc.commands.rules import batch_leading, together
 from nnc.compiled.pipeline import plan
 from nnc.graph import Command, Graph, TensorSpec, command, register
 from nnc.graph.registry import ATTRIBUTES
@@ -118,7 +118,7 @@ def test_equal_nodes_of_a_new_command_that_commutes_are_one() -> None:
 def test_a_new_command_that_cannot_fail_leaves_a_loop_that_may_run_no_iteration() -> None:
     def leaves(refuses: bool | None) -> bool:
         name = f"test_sorted_{refuses}"
-        batch = batch_elementwise(name)
+        batch = batch_leading(name)
         new = register(
             name, Rules(infer=lambda x: x, reference=np.sort, batch=batch, cost=lambda x: x.size, refuses=refuses)
         )

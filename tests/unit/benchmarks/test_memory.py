@@ -31,9 +31,9 @@ def test_tensors_of_one_name_and_size_are_blocks_of_their_own_unless_they_lie_at
     first, *_ = plan.rows
 
     def life(offset: int, step: int) -> MemoryRow:
-        return replace(first, name="workspace", kind="arena", offset=offset, size=64, first=step, last=step)
+        return first._replace(name="workspace", kind="arena", offset=offset, size=64, first=step, last=step)
 
-    plan = replace(plan, rows=(life(0, 1), life(0, 4), life(128, 6), replace(first, offset=None)))
+    plan = replace(plan, rows=(life(0, 1), life(0, 4), life(128, 6), first._replace(offset=None)))
     assert memory.blocks_of(plan) == [Block(64, ((1, 2), (4, 5))), Block(64, ((6, 7),))]
 
 

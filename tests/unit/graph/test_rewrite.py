@@ -101,6 +101,28 @@ def test_a_rule_is_applied_wherever_its_left_side_stands() -> None:
     assert result.output_specs == graph.output_specs
 
 
+def test_a_rule_whose_root_is_not_in_the_graph_is_not_run() -> None:
+    runs = []
+
+    @rewrite_rule(root=exp)
+    def exponential_of_double_negation(x: Any) -> Any:
+        runs.append(x)
+        return exp(neg(neg(x))), exp(x)
+
+    rules = [exponential_of_double_negation, double_negation]
+    assert names(apply_rules(record(lambda x: neg(neg(neg(x))), MATRIX), rules)) == ["neg"] and runs == []
+    assert names(apply_rules(record(lambda x: exp(neg(neg(x))), MATRIX), rules[:1])) == ["exp"]
+
+
+def test_a_rule_is_run_when_another_rule_makes_its_root() -> None:
+    square = command("square")
+    product_of_itself = rewrite_rule(root=mul)(lambda x: (mul(x, x), square(x)))
+    square_of_negation = rewrite_rule(root=square)(lambda x: (square(neg(x)), square(x)))
+    graph = record(lambda x: mul(y := neg(x), y), MATRIX)
+    after = apply_rules(graph, [square_of_negation, product_of_itself])
+    assert names(after) == ["square"] and after.nodes[0].inputs == graph.inputs
+
+
 def test_chains_collapse_to_a_fixpoint() -> None:
     def chain(x: Any) -> Any:
         for _ in range(1001):
@@ -452,6 +474,7 @@ def test_functions_that_are_no_equations_are_refused() -> None:
     wrong(lambda x: (neg(x), neg(neg(x))), "the sides differ.")
     wrong(lambda x: (y := neg(x), neg(neg(y))), "the right side reads the left side")
     wrong(lambda x: (exp(x), reshape(exp(x), shape=(6,))), r"the sides differ in spec: float32\[2,3\] = float32\[6\]")
+    wrong(lambda x: (exp(neg(neg(x))), exp(x)), "the left side ends in exp, not in neg", root=neg)
     wrong(lambda x, y: (neg(x), neg(x)), "it does not find its own left side")
     wrong(
         lambda x, *, n: (reshape(x, shape=(n + 1, n)), reshape(x, shape=(3, 2))),

@@ -310,3 +310,12 @@ def test_indices_that_are_not_there_are_not_taken_apart():
 def test_sizes_below_zero_are_refused(call):
     with pytest.raises(ArgumentError, match="-1"):
         call(np.array([1, 2, 3]))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "complex64"])
+@pytest.mark.parametrize("run", [lambda f: f, nnc.compile])
+def test_bincount_counts_integers_alone(dtype, run):
+    with pytest.raises(nnc.errors.DTypeError, match="bincount"):
+        run(lambda x: nnp.bincount(x, length=3))(np.ones(2, dtype))
+    with pytest.raises(nnc.errors.DTypeError, match="bincount"):
+        nnp.bincount(np.ones(2, dtype))

@@ -162,3 +162,41 @@ def test_a_negative_period_of_a_line_is_its_size() -> None:
     assert np.array_equal(want, np.interp(x, xp, fp, period=3.0))
     for run in (nnp.interp, nnc.compile(nnp.interp)):
         np.testing.assert_allclose(np.asarray(run(x, xp, fp, period=-3.0)), want, rtol=1e-15)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64"])
+@pytest.mark.parametrize("n", [1, 7, 64, 900, 9000, 200_000])
+def test_variances_of_numbers_near_0_and_far_from_it_keep_their_digits(n: int, dtype: str) -> None:
+    rng = np.random.default_rng(n)
+    for mean in (0.0, 0.3, 1.0, 1.4, 2.0, 4.0, 30.0, 3e5):
+        for x in (rng.normal(size=(n, 3)), np.asfortranarray(rng.normal(size=(n, 3))), rng.normal(size=(3, n)).T):
+            given = (x + mean + (1j * x[::-1] if "complex" in dtype else 0)).astype(dtype)
+            centred = given.astype(np.clongdouble if "complex" in dtype else np.longdouble)
+            want = np.mean(abs(centred - centred.mean(0)) ** 2, axis=0).astype(np.float64)
+            bound = (10 + n**0.5) * np.finfo(dtype).eps / 2
+            for got in (nnp.var(given, 0), nnp.std(given, 0) ** 2, nnc.compile(lambda x: nnp.var(x, 0))(given)):
+                np.testing.assert_allclose(np.asarray(got, np.float64), want, rtol=bound)
+
+
+def test_eager_variances_of_unusual_numbers_are_those_of_compiled_programs() -> None:
+    cases = [
+        [2.5, 2.5],
+        [0.0, 0.0],
+        [1e30, -1e30],
+        [1e-30, 3e-30],
+        [np.inf, 1.0],
+        [np.nan, 1.0],
+        [3e38, 3e38, -3e38],
+        [7.0],
+        [],
+    ]
+    for numbers in cases:
+        for count in (1, 9000):
+            x = np.tile(np.asarray(numbers, np.float32), (count, 1))
+            for function in (nnp.var, nnp.std):
+                for options in ({"axis": 1}, {"axis": (0, 1), "ddof": 1}, {"axis": 1, "keepdims": True}):
+                    got = [np.asarray(run(x)) for run in 3 * [lambda x: function(x, **options)]]  # noqa: B023
+                    want = np.asarray(nnc.compile(lambda x: function(x, **options))(x))  # noqa: B023
+                    for y in got:
+                        np.testing.assert_allclose(y, want, rtol=1e-5)
+                        assert y.shape == want.shape and y.dtype == want.dtype

@@ -17,7 +17,6 @@ import struct
 import sys
 import weakref
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
@@ -115,8 +114,7 @@ class _ElfSymbol(NamedTuple):
         return self.section != _UNDEFINED
 
 
-@dataclass(frozen=True, slots=True)
-class _File:
+class _File(NamedTuple):
     """An object file, taken apart."""
 
     content: bytes

@@ -10,10 +10,9 @@ import platform
 import re
 import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from nnc.backends.cpu.compiler import elf
 from nnc.backends.llvm.llvm import KERNEL, Llvm, Recipe
@@ -36,8 +35,7 @@ _CPUINFO = Path("/proc/cpuinfo")
 _FACTS_BYTES = 1 << 14  # in which that file describes the first processor
 
 
-@dataclass(frozen=True, slots=True)
-class Machine:
+class Machine(NamedTuple):
     """The target of code: LLVM's names for this processor, and LLVM's own version."""
 
     triple: str
@@ -46,8 +44,7 @@ class Machine:
     llvm: str
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedObjects:
+class LoadedObjects(NamedTuple):
     """Loaded object files. They are unloaded when `memory` is freed."""
 
     addresses: Mapping[str, int]

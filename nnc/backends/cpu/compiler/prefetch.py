@@ -18,9 +18,8 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from contextvars import copy_context
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -97,8 +96,7 @@ declare ptr @memcpy(ptr, ptr, i64)
 """
 
 
-@dataclass(frozen=True, slots=True)
-class _Work:
+class _Work(NamedTuple):
     """The work of one thread: it copies arrays whose elements are `seen` by others to memory of their own, and
     touches other arrays.
     """

@@ -6,22 +6,29 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+from nnc.backends.moves import fill_box
 from nnc.backends.numpy_ref import reference_kernel, run_by_graph
-from nnc.base.dtypes import TAPE, as_dtype
+from nnc.backends.printer import Printer, constant_bytes
+from nnc.base import dtypes
 from nnc.commands.constants import full
 from nnc.device import CPU
 from nnc.device.target import Target
 from nnc.graph import Graph, Kernel, Node, Symbol, TensorSpec, add_kernel
 from nnc.graph.registry import KernelFactory
-from nnc.lower.kernels.builder import has_code
 from nnc.lower.kernels.llvm import KernelPrinter, print_graph
 from nnc.lower.kernels.native import Native, Remembered
 from nnc.lower.plan.stages import Step
 
 
 def _fill(step: Step, machine: Target) -> Native:
-    """Returns a tensor of one value is the smallest graph that there is."""
-    out = Symbol(step.outputs[0].spec)
+    """Returns a tensor of one value is the smallest graph that there is; a complex one is filled by words."""
+    view = step.outputs[0]
+    if dtypes.is_complex(view.spec.dtype):
+        printer = Printer(step, machine)
+        value = constant_bytes(printer.main, "value", view.spec.dtype.type(step.params["value"]).tobytes())
+        fill_box(printer, view.spec, value, "%out0", view.strides)
+        return printer.native()
+    out = Symbol(view.spec)
     graph = Graph((), (out,), (Node(step.command, (), (out,), step.params),))
     return print_graph(graph, (), step.outputs, machine)
 
@@ -31,7 +38,7 @@ def _run_fill(inputs: Any, outputs: Any, params: Mapping[str, Any]) -> None:
 
 
 def _can_fill(specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:
-    return params["dtype"] != TAPE and has_code(as_dtype(params["dtype"])) and 0 not in params["shape"]
+    return params["dtype"] != dtypes.TAPE and 0 not in params["shape"]
 
 
 def _full_kernel(machine: Target) -> Kernel:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -79,8 +79,7 @@ class _WindowAxis:
         return times(code, minus(code, times(code, o, self.stride), self.low), self.step)
 
 
-@dataclass(frozen=True)
-class _Batch:
+class _Batch(NamedTuple):
     """A batch axis: its size, and bytes between its elements in the larger operand and in each of the smaller ones."""
 
     n: int
@@ -88,8 +87,7 @@ class _Batch:
     steps: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class _PoolForm:
+class _PoolForm(NamedTuple):
     """A pooling with its views: the operand that windows move on, and the views with an element for each window."""
 
     batches: tuple[_Batch, ...]
@@ -281,8 +279,7 @@ def _forward(finder: _Finder) -> Callable[[Step, Target], Native | None]:
     return native
 
 
-@dataclass(frozen=True)
-class _Forward:
+class _Forward(NamedTuple):
     """Prints the loops over all windows."""
 
     form: _PoolForm
@@ -435,8 +432,7 @@ def _workspace(name: str, specs: tuple[TensorSpec, ...], params: Mapping[str, An
     return wide.nbytes if wide != out else 0
 
 
-@dataclass(frozen=True)
-class _Backward:
+class _Backward(NamedTuple):
     """Prints the loops over all windows, which add to elements that were set to 0."""
 
     form: _PoolForm

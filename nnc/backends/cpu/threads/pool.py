@@ -30,8 +30,8 @@ import platform
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
+from typing import NamedTuple
 
 from nnc.backends.cpu.compiler.engine import LoadedObjects
 from nnc.backends.cpu.compiler.float_mode import float_mode_text
@@ -43,8 +43,7 @@ POOL_CALLS = ("syscall", "sched_yield")
 _MOST_PARTS = 1 << 14
 
 
-@dataclass(frozen=True, slots=True)
-class _Processor:
+class _Processor(NamedTuple):
     """The number of the system call `futex`, and LLVM's name for the pause instruction of waiting loops, with its operands."""
 
     futex: int

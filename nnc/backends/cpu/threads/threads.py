@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -190,8 +190,7 @@ _SPINS = ("GOMP_SPINCOUNT", "2000")
 _WAIT_POLICY = "OMP_WAIT_POLICY"
 
 
-@dataclass(frozen=True, slots=True)
-class Openmp:
+class Openmp(NamedTuple):
     """The library and where it was found; without one, the reason."""
 
     library: ctypes.CDLL | None

@@ -6,9 +6,10 @@ Kernels are printed from scalar expressions, as those of real numbers are, for t
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
 
-from nnc.backends.complexes import add_complex, computation
 from nnc.backends.cuda.kernels.code import GpuCode
 from nnc.backends.cuda.kernels.fills import parts_of
 from nnc.backends.cuda.kernels.nests import print_node
@@ -16,10 +17,13 @@ from nnc.backends.cuda.kernels.registry import Series, add_printed
 from nnc.backends.cuda.kernels.units import each_unit, one_launch, places_of
 from nnc.base import dtypes
 from nnc.device.target import GpuTarget
+from nnc.graph import Command, TensorSpec, infer_specs
+from nnc.graph.registry import scalar
 from nnc.lower.kernels.axes import Axes
 from nnc.lower.kernels.launch import DeviceKernel
-from nnc.lower.kernels.math.complexes import Complex, to_dtype
+from nnc.lower.kernels.math.complexes import BY_LOGARITHMS, Complex, complex_function, to_dtype
 from nnc.lower.kernels.math.terms import Term
+from nnc.lower.kernels.scalars import can_be_complex
 from nnc.lower.plan.stages import Step, View
 
 
@@ -36,7 +40,7 @@ def _elements(step: Step, machine: GpuTarget) -> DeviceKernel:
     with each_unit(code, axes.size, threads) as unit:
         places = [code.offset(f"%p{i}", at) for i, at in enumerate(places_of(code, axes, unit))]
         operands = [_load(code, view, place) for view, place in zip(step.inputs, places, strict=False)]
-        _store(code, out, places[-1], to_dtype(computation(step)(*operands), out.spec.dtype))
+        _store(code, out, places[-1], to_dtype(complex_function(step.command, step.params)(*operands), out.spec.dtype))
     return one_launch(code, axes.size, threads, range(len(views)))
 
 
@@ -74,5 +78,20 @@ def _reduce_sum(step: Step, machine: GpuTarget) -> DeviceKernel:
     return series.kernel()
 
 
-add_complex(add_printed, _elements)
+def _supports(target: Command, specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:
+    """Whether a number is complex; others are computed in nests."""
+    return any(dtypes.is_complex(spec.dtype) for spec in (*specs, *infer_specs(target, specs, params)))
+
+
+def _add(target: Command) -> None:
+    if can_be_complex(scalar[target]):
+        add_printed(target, _elements, partial(_supports, target))
+
+
+scalar.follow(_add)
+add_printed(
+    "integer_pow",
+    _elements,
+    lambda specs, params: dtypes.is_complex(specs[0].dtype) and abs(params["exponent"]) < BY_LOGARITHMS,
+)
 add_printed("reduce_sum", _reduce_sum, lambda specs, params: dtypes.is_complex(specs[0].dtype) and specs[0].size > 0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -78,7 +77,7 @@ def _identity(step: Step, machine: GpuTarget) -> DeviceKernel | None:
     # The sum of no elements is 0, not -0.
     params = {"shape": out.spec.shape, "dtype": out.spec.dtype, "value": value or 0}
     printed = print_node(full, params, (), out, machine)
-    launches = tuple(replace(each, operands=tuple(i + 1 for i in each.operands)) for each in printed.launches)
+    launches = tuple(each._replace(operands=tuple(i + 1 for i in each.operands)) for each in printed.launches)
     return DeviceKernel(printed.text, launches)
 
 

@@ -6,6 +6,7 @@ Each copy is a nest of one node, on bits; a command that makes several of them i
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from nnc.backends.copies import inner_part, joined, shown
@@ -48,9 +49,9 @@ class Copies:
         self._series.add(printed, (number, len(step.inputs)))
 
 
-def _shown(step: Step, machine: GpuTarget) -> DeviceKernel | None:
+def _shown(step: Step, machine: GpuTarget, in_order: bool = False) -> DeviceKernel | None:
     """Copies the operand as it is shown."""
-    found, series = shown(step), Series(machine)
+    found, series = shown(step, in_order), Series(machine)
     if found is None:
         return None
     Copies(step, series).add(0, *found)
@@ -83,8 +84,9 @@ def _add_view(target: Command) -> None:
         add_printed(target, _shown, _supports)
 
 
-for _name in ("reshape", "copy", "reorder"):
-    add_printed(_name, _shown, _supports)
+add_printed("reshape", partial(_shown, in_order=True), _supports)
+add_printed("copy", _shown, _supports)
+add_printed("reorder", _shown, _supports)
 restride.follow(_add_view)
 add_printed("concatenate", _concatenate, _supports)
 add_printed("pad", _pad, _supports)

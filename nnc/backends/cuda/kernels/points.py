@@ -106,8 +106,8 @@ def _bin_sums(step: Step, machine: GpuTarget) -> DeviceKernel:
     return print_points("bin_sums", step, machine, body)
 
 
-for _name in ("bin_sums", "bin_sums_input_grad"):
-    add_printed(_name, _bin_sums, lambda specs, params: has_code(specs[0].dtype))
+add_printed("bin_sums", _bin_sums, lambda specs, params: has_code(specs[0].dtype))
+add_printed("bin_sums_input_grad", _bin_sums, lambda specs, params: has_code(specs[0].dtype))
 
 
 # -- searches ----------------------------------------------------------------------------------------------------------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from nnc.backends.cuda.compiler.compiler import join
@@ -69,8 +68,7 @@ class Series:
         """
         stem = f"KERNEL{len(self._kernels)}_"
         launches = tuple(
-            replace(
-                launch,
+            launch._replace(
                 function=_STEM.sub(stem, launch.function),
                 operands=tuple(operands[i] for i in launch.operands),
                 updates=tuple(operands[i] for i in launch.updates),

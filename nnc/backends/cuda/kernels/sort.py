@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from nnc.backends.cuda.kernels.code import GpuCode
@@ -204,13 +205,15 @@ def _merge(sort: _Sort, runs: Runs, turn: int, extent: int) -> str:
 # -- commands ----------------------------------------------------------------------------------------------------------
 
 
-def _native(step: Step, machine: GpuTarget) -> DeviceKernel | None:
-    (x,), outputs, params, name = step.inputs, step.outputs, step.params, step.command.name
+def _native(
+    step: Step, machine: GpuTarget, values: int | None = None, places: int | None = None
+) -> DeviceKernel | None:
+    """Returns the kernel of a step whose outputs of these numbers are the sorted values and their places."""
+    (x,), params = step.inputs, step.params
     axis = params.get("axis", -1) % x.spec.ndim
-    values = (outputs[0], 1) if name != "argsort" else None
-    places = (outputs[0], 1) if name == "argsort" else (outputs[1], 2) if name == "top_k" else None
+    of_values, of_places = (None if i is None else (step.outputs[i], i + 1) for i in (values, places))
     words = Words(x.spec.dtype, params.get("descending", True))
-    return _print(_Sort(machine.grids, x, axis, values, places, params.get("k", x.spec.shape[axis]), words))
+    return _print(_Sort(machine.grids, x, axis, of_values, of_places, params.get("k", x.spec.shape[axis]), words))
 
 
 def _workspace(specs: tuple[TensorSpec, ...], params: Mapping[str, Any], machine: GpuTarget) -> int:
@@ -231,5 +234,6 @@ def _supports(specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:
     return dtypes.is_known(x.dtype) and has_keys(x.dtype) and n <= MOST_ELEMENTS
 
 
-for _name in ("sort", "argsort", "top_k"):
-    add_printed(_name, _native, _supports, _workspace)
+add_printed("sort", partial(_native, values=0), _supports, _workspace)
+add_printed("argsort", partial(_native, places=0), _supports, _workspace)
+add_printed("top_k", partial(_native, values=0, places=1), _supports, _workspace)

@@ -103,7 +103,7 @@ def _gemm_of(
     if gemm is None:
         return None
     return _ProductSum(
-        gemm, tuple(replace(axis, x=axis.y, y=axis.x) if gemm.product.is_turned else axis for axis in outer)
+        gemm, tuple(axis._replace(x=axis.y, y=axis.x) if gemm.product.is_turned else axis for axis in outer)
     )
 
 

@@ -8,41 +8,26 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from nnc.base.dtypes import DType, is_bool, real_dtype
 from nnc.base.later import later
+from nnc.graph import Command
+from nnc.graph.registry import scalar as expressions
 from nnc.lower.kernels.math.terms import Term, absolute, where
-from nnc.lower.kernels.scalars import OPERANDS, Operations, Parsed, evaluate
+from nnc.lower.kernels.scalars import OPERANDS, Operations, Parsed, evaluate, parse
 
 _hypot = later(f"{__package__}.power", "hypot")
 BY_LOGARITHMS = 100
 """The least exponent of which NumPy takes logarithms."""
 
 
-@dataclass(frozen=True, slots=True)
-class Complex:
+class Complex(NamedTuple):
     """A complex number in registers."""
 
     real: Term
     imag: Term
-
-
-def can_be_complex(parsed: Parsed) -> bool:
-    """Whether an expression is defined for complex numbers here: sums, products, quotients, parts, and equality of operands.
-
-    Args:
-        parsed: the expression; a bare name is left to the kernels that move elements.
-    """
-    nodes = [*ast.walk(parsed.body)]
-    predicates = [type(node.ops[0]) for node in nodes if isinstance(node, ast.Compare)]
-    operators = [type(node.op) for node in nodes if isinstance(node, (ast.BinOp, ast.UnaryOp))]
-    if predicates and (parsed.functions or operators or not {*predicates} <= {ast.Eq, ast.NotEq}):
-        return False
-    is_known = parsed.functions <= _FUNCTIONS.keys() and {*operators} <= {*_OPERATORS, ast.USub}
-    return is_known and not isinstance(parsed.body, (ast.Name, ast.Constant, ast.BoolOp)) and parsed.names <= {*"xyz"}
 
 
 class ComplexOperations(Operations):
@@ -78,6 +63,14 @@ def evaluate_complex(parsed: Parsed, operands: Sequence[Complex | Term]) -> Comp
     return found
 
 
+def complex_function(command: Command, params: Mapping[str, Any]) -> Callable[..., Complex | Term]:
+    """Returns the function that gives a result's element from the operands' elements, of a command with such an expression."""
+    if command.name == "integer_pow":
+        return lambda x: integer_power(x, params["exponent"])
+    parsed = parse(expressions[command])
+    return lambda *operands: evaluate_complex(parsed, operands)
+
+
 def to_dtype(x: Complex | Term, dtype: DType) -> tuple[Term, ...]:
     """Returns the parts of a number in another dtype; as a bool, whether it differs from 0.
 
@@ -99,11 +92,13 @@ def _as_complex(x: Any, like: Complex) -> Complex:
     return Complex(x if isinstance(x, Term) else like.real.constant(x), like.real.constant(0))
 
 
-def _product(x: Complex, y: Complex) -> Complex:
+def complex_product(x: Complex, y: Complex) -> Complex:
+    """x · y."""
     return Complex(x.real * y.real - x.imag * y.imag, x.real * y.imag + x.imag * y.real)
 
 
-def _quotient(x: Complex, y: Complex) -> Complex:
+def complex_quotient(x: Complex, y: Complex) -> Complex:
+    """x / y."""
     is_flat = absolute(y.real) >= absolute(y.imag)
     large, small = where(is_flat, y.real, y.imag), where(is_flat, y.imag, y.real)
     ratio = small / large
@@ -127,16 +122,22 @@ def integer_power(x: Complex, exponent: int) -> Complex:
     if 0 < exponent < 4:
         found = x
         for _ in range(exponent - 1):
-            found = _product(x, found)
+            found = complex_product(x, found)
     else:
         found, square = one, x
         for bit in range(size.bit_length()):
-            square = _product(square, square) if bit else x
-            found = _product(found, square) if size >> bit & 1 else found
-        found = found if exponent > 0 else _quotient(one, found)
+            square = complex_product(square, square) if bit else x
+            found = complex_product(found, square) if size >> bit & 1 else found
+        found = found if exponent > 0 else complex_quotient(one, found)
     at_zero = x.real.constant(0.0 if exponent > 0 else math.nan)
     is_zero = x.real.equals(0) & x.imag.equals(0)
     return Complex(where(is_zero, at_zero, found.real), where(is_zero, at_zero, found.imag))
+
+
+def _safe_product(x: Complex, y: Complex) -> Complex:
+    is_zero = (x.real.equals(0) & x.imag.equals(0)) | (y.real.equals(0) & y.imag.equals(0))
+    product = complex_product(x, y)
+    return Complex(where(is_zero, 0, product.real), where(is_zero, 0, product.imag))
 
 
 def _select(condition: Term, x: Any, y: Any) -> Any:
@@ -149,8 +150,8 @@ _OPERATORS: Mapping[type[ast.operator], Callable[[Complex, Complex], Complex]] =
     {
         ast.Add: lambda x, y: Complex(x.real + y.real, x.imag + y.imag),
         ast.Sub: lambda x, y: Complex(x.real - y.real, x.imag - y.imag),
-        ast.Mult: _product,
-        ast.Div: _quotient,
+        ast.Mult: complex_product,
+        ast.Div: complex_quotient,
     }
 )
 _FUNCTIONS: Mapping[str, Callable[..., Any]] = MappingProxyType(
@@ -160,6 +161,11 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "imag": lambda x: x.imag,
         "conj": lambda x: Complex(x.real, -x.imag),
         "abs": lambda x: _hypot(x.real, x.imag) if isinstance(x, Complex) else absolute(x),
+        **{
+            name: later(f"{__package__}.complex_functions", f"complex_{name}")
+            for name in ("cos", "cosh", "exp", "log", "pow", "rsqrt", "sin", "sinh", "sqrt", "tan", "tanh")
+        },
+        "safe_product": _safe_product,
         "select": _select,
         "convert": lambda x: x,
     }

@@ -7,7 +7,7 @@ it overflows and becomes denormal as it should.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from nnc.commands.portable import EXP_DOUBLE, EXP_SINGLE
 from nnc.lower.kernels.math.terms import LN2, Term, absolute, fma, format_of, horner, is_single, two_sum, where
@@ -16,8 +16,7 @@ _LIMITS = {23: (-104.0, 90.0), 52: (-746.0, 711.0)}  # below is 0, above infinit
 _MINUS_ONE = {23: -18.0, 52: -38.0}  # below, e^x - 1 is -1
 
 
-@dataclass(frozen=True, slots=True)
-class _Power:
+class _Power(NamedTuple):
     """2^n as the product of two powers of two, and the inverse of the second one."""
 
     first: Term
@@ -61,8 +60,7 @@ def near_one(r: Term, tail: Term | None = None) -> Term:
     return fma(r * r, series, r) if tail is None else r + fma(r * r, series, tail)
 
 
-@dataclass(frozen=True, slots=True)
-class PowerParts:
+class PowerParts(NamedTuple):
     """e^x = (1 + rest) · first · second, the latter powers of two."""
 
     rest: Term

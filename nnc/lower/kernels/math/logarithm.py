@@ -7,7 +7,7 @@ s = f / (2 + f), where log(1 + f) = log((1 + s) / (1 - s)) has odd powers only.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from nnc.commands.portable import LOG_DOUBLE, LOG_SINGLE
 from nnc.lower.kernels.math.terms import (
@@ -27,8 +27,7 @@ from nnc.lower.kernels.math.terms import (
 _ROOT_HALF = {23: 0x3F3504F3, 52: 0x3FE6A09E667F3BCD}
 
 
-@dataclass(frozen=True, slots=True)
-class _Base:
+class _Base(NamedTuple):
     """1 / log(base) with its tail, and log 2 / log(base) with one: the latter's products with exponents are exact."""
 
     scale: float
@@ -47,8 +46,7 @@ _TEN = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _LogarithmParts:
+class _LogarithmParts(NamedTuple):
     """log x = k · ln 2 + high + low, for finite x > 0."""
 
     k: Term

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
@@ -186,8 +186,7 @@ def is_single(x: Term) -> bool:
     return x.dtype == dtypes.float32
 
 
-@dataclass(frozen=True, slots=True)
-class Format:
+class Format(NamedTuple):
     """The layout of a float's bits."""
 
     mantissa: int  # bits of it that are stored

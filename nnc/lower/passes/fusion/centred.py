@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from nnc.base import dtypes
 from nnc.commands.facts import chooses, element_as, is_sum, is_view, multiplies, view_axes
@@ -15,8 +15,7 @@ from nnc.graph.graph import NDArray
 Axes = tuple[int | None, ...]
 
 
-@dataclass(frozen=True)
-class Centred:
+class Centred(NamedTuple):
     """Finds centred tensors in a graph, given the writers of symbols and the constants."""
 
     writers: Mapping[Symbol, Node]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from types import MappingProxyType
 
 from nnc.base import dtypes
@@ -10,7 +9,7 @@ from nnc.base.options import Options
 from nnc.commands.facts import element_as
 from nnc.commands.rules import Product, Sum
 from nnc.graph import Graph, Node, Symbol, command
-from nnc.graph.remake import OncePerGraph
+from nnc.graph.remake import NewGraph, OncePerGraph, rewritten
 
 _DTYPES = (dtypes.float32, dtypes.float64)
 
@@ -25,30 +24,36 @@ def contract_products(graph: Graph, options: Options) -> Graph:
     Example:
         p = mul(x, y); s = add(p, z)  →  s = multiply_add(x, y, z)
     """
-    return _Contraction().graph(graph)
+    return rewritten(graph, _Contracted)
 
 
-class _Contraction(OncePerGraph):
-    def rewrite(self, graph: Graph) -> Graph:
-        readers = Counter(symbol for node in graph.nodes for symbol in node.inputs) + Counter(graph.outputs)
-        products: dict[Symbol, list[Symbol]] = {}
-        gone: set[Symbol] = set()
-        nodes: list[Node] = []
-        for node in graph.nodes:
-            node = self.renew(node, {})
-            product, total = element_as(node.command, Product), element_as(node.command, Sum)
-            is_exact = product and not product.keeps_zero  # infinities and NaNs stay so, as on processors
-            if product and is_exact and node.outputs[0].dtype in _DTYPES and readers[node.outputs[0]] == 1:
-                products[node.outputs[0]] = [node.inputs[i] for i in product.factors]
-            found = next((x for x in node.inputs if x in products), None)
-            if total is None or len(total.signs) != 2 or found is None:
-                nodes.append(node)
-            else:
-                gone.add(found)
-                nodes += _joined(node, total.signs, found, products[found])
-        if not gone and all(a is b for a, b in zip(nodes, graph.nodes, strict=True)):
+class _Contracted(NewGraph):
+    """`products` are the factors of products that one node reads; `gone` are products that have become part of it."""
+
+    def __init__(self, passes: OncePerGraph, graph: Graph) -> None:
+        super().__init__(passes, graph)
+        self.products: dict[Symbol, list[Symbol]] = {}
+        self.gone: set[Symbol] = set()
+
+    def add(self, node: Node) -> None:
+        """See the base."""
+        product, total = element_as(node.command, Product), element_as(node.command, Sum)
+        is_exact = product and not product.keeps_zero  # infinities and NaNs stay so, as on processors
+        if product and is_exact and node.outputs[0].dtype in _DTYPES and self.reads[node.outputs[0]] == 1:
+            self.products[node.outputs[0]] = [node.inputs[i] for i in product.factors]
+        found = next((x for x in node.inputs if x in self.products), None)
+        if total is None or len(total.signs) != 2 or found is None:
+            self.nodes.append(node)
+        else:
+            self.gone.add(found)
+            self.nodes += _joined(node, total.signs, found, self.products[found])
+
+    def result(self) -> Graph:
+        """See the base."""
+        graph = super().result()
+        if not self.gone:
             return graph
-        return graph.update(nodes=tuple(node for node in nodes if gone.isdisjoint(node.outputs)))
+        return graph.update(nodes=tuple(node for node in graph.nodes if self.gone.isdisjoint(node.outputs)))
 
 
 def _joined(node: Node, signs: tuple[int, ...], found: Symbol, factors: list[Symbol]) -> list[Node]:

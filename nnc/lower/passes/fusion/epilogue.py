@@ -8,14 +8,14 @@ from types import MappingProxyType
 from typing import Any
 
 from nnc.base.options import Options
-from nnc.commands.control import PRINTED, fused, with_epilogue
+from nnc.commands.control import fused, with_epilogue
 from nnc.commands.facts import takes_epilogue
 from nnc.device import machine_of
 from nnc.device.target import Target
 from nnc.graph import Graph, Node, Symbol, find_kernel, register_pass
 from nnc.graph.passes import Fact
 from nnc.lower.kernels.epilogue import Epilogue
-from nnc.lower.passes.memory.order import Description, overwritable
+from nnc.lower.passes.memory.order import ByIteration, Description, overwritable
 
 
 @register_pass("epilogue", requires=[Fact.KERNELS])
@@ -32,41 +32,24 @@ def epilogue(graph: Graph, options: Options) -> Graph:
     Example:
         p = dot(x, w); y = fused(p, b) {exp(%0 + %1)}  →  y = with_epilogue(x, w, b) {%3 = dot(%0, %1); exp(%3 + %2)}
     """
-    return _Attacher(machine_of(options)).top(graph, options.donated) if options.native else graph
+    if not options.native:
+        return graph
+    attacher = _Attacher(machine_of(options))
+    return attacher.attached(graph, 0, lambda: Description.of_program(graph, options))
 
 
-class _Attacher:
-    """One run of the pass; remembers each sub-graph's form, since many nodes may share a sub-graph."""
-
+class _Attacher(ByIteration):
     def __init__(self, machine: Target) -> None:
-        self._known: dict[tuple[Graph, tuple[Symbol, ...], int], Graph] = {}
+        super().__init__()
         self._joins = _Joins(machine)
 
-    def top(self, graph: Graph, donated: Sequence[int]) -> Graph:
-        """Rewrites the graph of the program."""
+    def attached(self, graph: Graph, before: int, description: Callable[[], Description]) -> Graph:
+        """Returns a graph with products joined."""
+        return _Attached(graph, before, description, self._joins).result(self.inner)
 
-        def description() -> Description:
-            return Description(graph, donated={graph.inputs[i] for i in donated}, free=graph.outputs)
-
-        return _Attached(graph, 0, description, self._joins).result(self._inner)
-
-    def _iteration(self, graph: Graph, carried: tuple[Symbol, ...], before: int) -> Graph:
-        """Rewrites a sub-graph; some of its inputs are carried, and its first nodes precede the test."""
-        key = graph, carried, before
-        if key not in self._known:
-            attached = _Attached(graph, before, lambda: Description(graph, carried=carried, before=before), self._joins)
-            self._known[key] = attached.result(self._inner)
-        return self._known[key]
-
-    def _inner(self, node: Node) -> Node:
-        """Returns a node with the products of its sub-graphs joined."""
-        if not node.graphs or node.command in PRINTED:
-            return node
-        # an iteration of a scan begins with its number and the elements
-        first = 1 + node.params["xs"] if "xs" in node.params else 0
-        carried = slice(first, first + node.params.get("carries", 0))
-        before = node.params.get("before", 0)
-        return node.update(graphs=tuple(self._iteration(graph, graph.inputs[carried], before) for graph in node.graphs))
+    def iteration(self, graph: Graph, carried: tuple[Symbol, ...], before: int) -> Graph:
+        """See the base."""
+        return self.attached(graph, before, lambda: Description(graph, carried=carried, before=before))
 
 
 class _Attached:
@@ -200,7 +183,7 @@ class _LiveBytes:
         graph = description.graph
         self._given = {*graph.inputs, *graph.constants}.difference(description.donated, description.carried)
         self._operations = description.operations(stay=True)
-        self._live = self._operations.live.copy()
+        self._live = self._operations.live_bytes(range(len(self._entries)))
         self._limit = max(self._live)
         self._last = [readers[-1] if readers else -1 for readers in self._operations.readers]
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import nnc.commands.normalize  # noqa: F401  (its commands have expansions)
 from nnc.base.options import Options
-from nnc.commands.control import PRINTED, fused, unit
+from nnc.commands.control import fused, unit
 from nnc.commands.facts import axes_of, element_as
 from nnc.commands.rules import Number, expansion
 from nnc.device import machine_of
@@ -14,6 +14,7 @@ from nnc.device.target import Target
 from nnc.graph import Graph, GraphBuilder, Node, Symbol, register_pass
 from nnc.graph.graph import NDArray
 from nnc.graph.passes import Fact
+from nnc.graph.remake import with_renamed
 from nnc.lower.kernels.builder import has_code
 from nnc.lower.kernels.domain import Domain, has_better_kernel, is_gather, is_reduction
 from nnc.lower.kernels.row_phases import overwrites
@@ -21,6 +22,7 @@ from nnc.lower.passes.fusion.forms import Forms, Pairs, of_one_shape
 from nnc.lower.passes.fusion.grouping import FusionGroup, Grouping
 from nnc.lower.passes.fusion.prefuse import members
 from nnc.lower.passes.fusion.rematerialize_in_consumers import key_of
+from nnc.lower.passes.memory.order import ByIteration
 
 
 @register_pass(
@@ -38,32 +40,20 @@ def fuse(graph: Graph, options: Options) -> Graph:
     Example:
         y = exp(x); z = mul(y, y)  →  z = fused(x) {fused(%0): …}
     """
-    return _Fuser(options.compact, machine_of(options)).graph(graph) if options.native else graph
+    return _Fuser(options.compact, machine_of(options)).iteration(graph, (), 0) if options.native else graph
 
 
-class _Fuser:
-    """One run of the pass; remembers each sub-graph's form, since many nodes may share a sub-graph."""
-
+class _Fuser(ByIteration):
     def __init__(self, compact: bool, machine: Target) -> None:
+        super().__init__()
         self.compact, self.machine = compact, machine
         self.forms = Forms("fused")
-        self._known: dict[tuple[Graph, int], Graph] = {}
 
-    def graph(self, graph: Graph, before: int = 0) -> Graph:
+    def iteration(self, graph: Graph, carried: tuple[Symbol, ...], before: int) -> Graph:
         """Fuses a graph; its first nodes stay in front of the others."""
-        key = graph, before
-        if key not in self._known:
-            expanded, early = _expanded(graph, before, self.machine)
-            grouping = Grouping(expanded, early, self.compact, self.machine)
-            self._known[key] = _Rebuilt(expanded, grouping, self).graph()
-        return self._known[key]
-
-    def inner(self, node: Node) -> Node:
-        """Returns a node with its sub-graphs fused."""
-        if not node.graphs or node.command in PRINTED:
-            return node
-        before = node.params.get("before", 0)
-        return node.update(graphs=tuple(self.graph(graph, before) for graph in node.graphs))
+        expanded, early = _expanded(graph, before, self.machine)
+        grouping = Grouping(expanded, early, self.compact, self.machine)
+        return _Rebuilt(expanded, grouping, self).graph()
 
 
 def _expanded(graph: Graph, before: int, machine: Target) -> tuple[Graph, int]:
@@ -169,8 +159,7 @@ def _without_repeats(nodes: Sequence[Node], outputs: Sequence[Symbol]) -> Sequen
     renamed: dict[Symbol, Symbol] = {}
     found = []
     for node in nodes:
-        if not renamed.keys().isdisjoint(node.inputs):
-            node = node.update(inputs=tuple([renamed.get(s, s) for s in node.inputs]))
+        node = with_renamed(node, renamed)
         first = known.setdefault(key_of(node), node.outputs[0])
         if first is not node.outputs[0]:
             renamed[node.outputs[0]] = first

@@ -30,7 +30,7 @@ def interleave(graph: Graph, options: Options) -> Graph:
     Example:
         b = f(a); c = f(b); y = f(x); z = f(y)  →  b = f(a); y = f(x); c = f(b); z = f(y)
     """
-    description = Description(graph, donated={graph.inputs[i] for i in options.donated}, free=graph.outputs)
+    description = Description.of_program(graph, options)
     operations = description.operations()
     begin = len(description.entries) - len(graph.nodes)  # entries before this one are no nodes
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 from nnc.base import dtypes
 from nnc.base.options import Options
@@ -11,7 +12,7 @@ from nnc.commands.facts import is_sum, multiplies, squared
 from nnc.device import machine_of
 from nnc.device.target import Fusion, Target
 from nnc.graph import Graph, Node, Symbol
-from nnc.graph.remake import OncePerGraph, Remake
+from nnc.graph.remake import OncePerGraph, Remake, rewritten
 from nnc.lower.kernels.domain import can_fuse
 from nnc.lower.passes.fusion.centred import Centred
 from nnc.lower.passes.simplify.dce import dce
@@ -24,9 +25,10 @@ def moments_in_blocks(graph: Graph, options: Options) -> Graph:
 
     With the mean m_b and the sum q_b of centred squares of each block of n elements, the sum of all is
     sum(q_b) + n · sum((m_b - m)²) (Chan, Golub, LeVeque, 1983). All terms are positive, so nothing cancels. Rounded means leave
-    small sums of centred values, whose squares are subtracted. Sums of terms times a number, by which means stay in range, and sums
-    of squares times one are found along with the others. Rows that a kernel goes through twice for nothing stay as they are,
-    and so do results of elementwise commands, and rows whose length has no divisor for blocks.
+    small sums of centred values, whose squares are subtracted, for m unless the program uses that sum to do so itself. Sums of
+    terms times a number, by which means stay in range, and sums of squares times one are found along with the others. Rows that a
+    kernel goes through twice for nothing stay as they are, and so do results of elementwise commands, and rows whose length has
+    no divisor for blocks.
 
     Ensures: the same values up to the errors of sums.
 
@@ -35,7 +37,7 @@ def moments_in_blocks(graph: Graph, options: Options) -> Graph:
         →  b = reshape(x); t = reduce_sum(b) over blocks; c = t / k; q = reduce_sum(square(b - c)) over blocks
            s = reduce_sum(t); m = s / n; v = reduce_sum(q) + k · reduce_sum(square(c - m))
     """
-    changed = _InBlocks(machine_of(options)).graph(graph) if options.native else graph
+    changed = rewritten(graph, partial(_Moments, machine=machine_of(options))) if options.native else graph
     return graph if changed is graph else dce(changed, options)
 
 
@@ -44,19 +46,10 @@ _Blocks = tuple[
 ]  # a shape, the axes within blocks, those of the blocks
 
 
-class _InBlocks(OncePerGraph):
-    def __init__(self, machine: Target) -> None:
-        super().__init__()
-        self.machine = machine
-
-    def rewrite(self, graph: Graph) -> Graph:
-        return _Moments(self, graph).result()
-
-
 class _Moments(Remake):
-    def __init__(self, passes: _InBlocks, graph: Graph) -> None:
+    def __init__(self, passes: OncePerGraph, graph: Graph, *, machine: Target) -> None:
         super().__init__(passes, graph)
-        self.limits = passes.machine.fusion
+        self.limits = machine.fusion
         writers = {symbol: node for node in graph.nodes for symbol in node.outputs}
         centred = Centred(writers, graph.constants)
         # of sums of squares: the sum of the squared operand, before it was centred
@@ -70,11 +63,7 @@ class _Moments(Remake):
             base = _squared(node, writers)
             total = centred.total(base, node.params["axes"]) if base is not None else None
             made = writers.get(total.inputs[0]) if total is not None else None
-            if (
-                total is not None
-                and _blocks(total, self.limits)
-                and (made is None or not can_fuse(made, passes.machine))
-            ):
+            if total is not None and _blocks(total, self.limits) and (made is None or not can_fuse(made, machine)):
                 self.total_of[node.outputs[0]] = total.outputs[0]
         self.totals = set(self.total_of.values())
         for node in graph.nodes:
@@ -134,7 +123,8 @@ class _Moments(Remake):
         for factor, of_blocks in of_terms.items():
             self.sums[out, factor] = self._over_blocks(of_blocks, inner, outer)
         mean = self._times(self.sums[out, 1.0], 1 / (count * parts))
-        between, rest = self._squares(means, mean, axes, factors, self._times(left, 1 / count))
+        is_corrected = out in self.rests_of.values()  # by the program itself
+        between, rest = self._squares(means, mean, axes, factors, self._times(left, 1 / count), is_corrected)
         self.rests[out] = self._times(rest, count)
         for factor, of_blocks, of_means in zip(factors, within, between, strict=True):
             total = self._over_blocks(of_blocks, inner, outer)
@@ -146,10 +136,11 @@ class _Moments(Remake):
         return tuple(dict.fromkeys((1.0, *scaled)))
 
     def _squares(
-        self, x: Symbol, means: Symbol, axes: tuple[int, ...], factors: tuple[float, ...], more: Symbol | None = None
-    ) -> tuple[list[Symbol], Symbol]:
+        self, x: Symbol, means: Symbol, axes: tuple[int, ...], factors: tuple[float, ...], more: Symbol | None = None,
+        is_corrected: bool = False,
+    ) -> tuple[list[Symbol], Symbol]:  # fmt: skip
         """Sums over axes the squares of x + more less its mean, times each factor, and x less its rounded mean, which corrects the
-        squares.
+        squares, unless others do so.
         """
         kept = tuple(1 if axis in axes else n for axis, n in enumerate(x.shape))
         centred = self.make("sub", x, self.make("broadcast_to", self.reshape(means, kept), shape=x.shape))
@@ -157,13 +148,12 @@ class _Moments(Remake):
             centred = self.make("add", centred, more)
         left = self.make("reduce_sum", centred, axes=axes)
         squares, share = (self.make("square", values) for values in (centred, left))
-        found: list[Symbol] = []
-        for factor in factors:
-            terms = self._times(squares, factor)
-            less = self._times(share, factor / math.prod(x.shape[axis] for axis in axes))
-            rest = self.make("sub", self.make("reduce_sum", terms, axes=axes), less)
-            found.append(self.make("maximum", rest, self.number(0, rest, rest.shape)))
-        return found, left
+        found = [self.make("reduce_sum", self._times(squares, factor), axes=axes) for factor in factors]
+        if is_corrected:
+            return found, left
+        count = math.prod(x.shape[axis] for axis in axes)
+        rest = [self.make("sub", y, self._times(share, f / count)) for y, f in zip(found, factors, strict=True)]
+        return [self.make("maximum", y, self.number(0, y, y.shape)) for y in rest], left
 
     def _times(self, x: Symbol, factor: float) -> Symbol:
         return x if factor == 1 else self.make("mul", x, self.number(factor, x, x.shape))

@@ -13,7 +13,7 @@ from nnc.commands.rules import expansion, reduction
 from nnc.graph import Graph, Node, Symbol, register_pass
 from nnc.graph.passes import Fact
 from nnc.graph.registry import alias, effect, scalar
-from nnc.graph.remake import OncePerGraph, Remake
+from nnc.graph.remake import Remake, rewritten
 
 _LESS = 8  # times smaller than its own operand an operand of a total is at least
 _NODES = 32  # that are looked at to find the terms of a sum's operand
@@ -34,7 +34,7 @@ def split_reductions(graph: Graph, options: Options) -> Graph:
     """
     if options.compact or not options.native:
         return graph
-    graph = _PartialTotals().graph(graph)
+    graph = rewritten(graph, _TwoSteps)
     given = {graph.inputs[i] for i in options.donated}
     last = _Last(graph, {*graph.constants, *graph.inputs} - given).nodes()
     nodes = (*(node for node in graph.nodes if node not in last), *(node for node in graph.nodes if node in last))
@@ -42,11 +42,6 @@ def split_reductions(graph: Graph, options: Options) -> Graph:
 
 
 # -- two steps ---------------------------------------------------------------------------------------------------------
-
-
-class _PartialTotals(OncePerGraph):
-    def rewrite(self, graph: Graph) -> Graph:
-        return _TwoSteps(self, graph).result()
 
 
 class _TwoSteps(Remake):

@@ -16,13 +16,13 @@ from nnc.base.options import Options
 from nnc.base.source import SourceLine
 from nnc.commands.contract import dot
 from nnc.commands.facts import is_sum, is_view, never_raises
-from nnc.commands.roles import Loop, Yield
+from nnc.commands.roles import Loop, Yield, take_loop
 from nnc.commands.rules import lead
 from nnc.graph import Command, GraphBuilder, Node, Symbol
 from nnc.graph.graph import NDArray
 from nnc.graph.registry import batch, effect
 
-LEAST_ITERATIONS = 2  # a loop of fewer is left alone
+_LEAST_ITERATIONS = 2  # a loop of fewer is left alone
 _GROWTH = 2  # times the bytes that a loop reads and yields may be added for rows of all iterations
 _ROWS = 64  # a product with so many rows, or a sum over so many, gains little in one piece (measured: 1 row 4x, 16 rows a third)
 
@@ -31,6 +31,12 @@ def known_length(loop: Loop) -> int:
     """Returns the number of iterations of a loop whose node tells it."""
     assert loop.length is not None
     return loop.length
+
+
+def take_long_loop(node: Node) -> Loop | None:
+    """Returns the loop of a node with several iterations, whose number the node tells; None for other nodes."""
+    loop = take_loop(node)
+    return loop if loop is not None and (loop.length or 0) >= _LEAST_ITERATIONS else None
 
 
 class AllIterations:

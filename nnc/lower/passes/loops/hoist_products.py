@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from nnc.base.options import Options
 from nnc.commands.facts import is_view
-from nnc.commands.roles import Loop, Read, take_loop
+from nnc.commands.roles import Loop, Read
 from nnc.graph import Graph, Node, Symbol
-from nnc.graph.graph import NDArray
-from nnc.graph.remake import OncePerGraph
+from nnc.graph.remake import NewGraph, OncePerGraph, rewritten
 from nnc.lower.passes.loops.all_iterations import (
-    LEAST_ITERATIONS,
     AllIterations,
     fits,
     is_thin_product,
     known_length,
     may_stack,
+    take_long_loop,
     total_bytes,
 )
 from nnc.lower.passes.simplify.dce import has_effect
@@ -33,29 +34,23 @@ def hoist_products(graph: Graph, options: Options) -> Graph:
     Example:
         scan(x, w) … {a = dot(x[t], w); c = carried + a}  →  a = dot(x, w); scan(a) … {c = carried + a[t]}
     """
-    return _Hoister(options).graph(graph)
+    return rewritten(graph, partial(_Hoisted, options=options))
 
 
-class _Hoister(OncePerGraph):
-    def __init__(self, options: Options) -> None:
-        super().__init__()
+class _Hoisted(NewGraph):
+    def __init__(self, passes: OncePerGraph, graph: Graph, *, options: Options) -> None:
+        super().__init__(passes, graph)
         self.options = options
 
-    def rewrite(self, graph: Graph) -> Graph:
-        constants = dict(graph.constants)
-        nodes: list[Node] = []
-        for old in graph.nodes:
-            node = self.renew(old, {})
-            loop = take_loop(node)
-            if loop is not None and (loop.length or 0) >= LEAST_ITERATIONS:
-                before, node = self._hoist(loop, constants)
-                nodes += before
-            nodes.append(node)
-        if len(nodes) == len(graph.nodes) and all(a is b for a, b in zip(nodes, graph.nodes, strict=True)):
-            return graph
-        return graph.update(nodes=tuple(nodes), constants=constants)
+    def add(self, node: Node) -> None:
+        """See the base."""
+        loop = take_long_loop(node)
+        if loop is not None:
+            before, node = self._hoist(loop)
+            self.nodes += before
+        self.nodes.append(node)
 
-    def _hoist(self, loop: Loop, constants: dict[Symbol, NDArray]) -> tuple[tuple[Node, ...], Node]:
+    def _hoist(self, loop: Loop) -> tuple[tuple[Node, ...], Node]:
         """Returns the nodes to run before the loop, and the loop that reads their results."""
         (body,) = loop.graphs
         elements = {x.inner[0]: x.operand for x in loop.sequences}
@@ -77,7 +72,7 @@ class _Hoister(OncePerGraph):
         for inner in moved:
             iterations.copy(inner)
         sequences = (*loop.sequences, *(Read(iterations.rows(symbol), (symbol,)) for symbol in leaving))
-        return iterations.nodes(constants), _reading(loop, sequences, set(leaving)).join()
+        return iterations.nodes(self.constants), _reading(loop, sequences, set(leaving)).join()
 
 
 def _read_without(body: Graph, products: set[Node]) -> list[Symbol]:

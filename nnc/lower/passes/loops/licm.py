@@ -16,7 +16,7 @@ from nnc.commands.roles import Loop, Read, take_apart, take_loop
 from nnc.graph import Graph, Node, Symbol, command
 from nnc.graph.graph import NDArray
 from nnc.graph.registry import cost, effect
-from nnc.graph.remake import OncePerGraph
+from nnc.graph.remake import NewGraph, rewritten
 
 CHEAP = 1 << 14  # operations that a loop of no iteration may cost in vain
 
@@ -32,34 +32,22 @@ def licm(graph: Graph, options: Options) -> Graph:
     Example:
         while … {b = exp(captured); c = carried + b}  →  b = exp(captured); while … {c = carried + b}
     """
-    return _Mover().graph(graph)
+    return rewritten(graph, _Moved)
 
 
-class _Mover(OncePerGraph):
+class _Moved(NewGraph):
     """Moves nodes out of loops, inner loops first, so that a node that is invariant in several leaves them all."""
 
-    def rewrite(self, graph: Graph) -> Graph:
-        if not any(node.graphs for node in graph.nodes):
-            return graph
-        renamed: dict[Symbol, Symbol] = {}
-        constants = dict(graph.constants)
-        nodes: list[Node] = []
-        for old in graph.nodes:
-            node = self.renew(old, renamed)
-            loop = take_loop(node)
-            if loop is not None:
-                loop = _capture_unchanged(loop, renamed)
-                before, loop = move_out(loop, constants)
-                rows, loop = _rows_once(loop)
-                nodes += before
-                node = loop.join() if loop.node is not node or before or rows else node
-                nodes += [node, *rows]
-            else:
-                nodes.append(node)
-        if len(nodes) == len(graph.nodes) and all(a is b for a, b in zip(nodes, graph.nodes, strict=True)):
-            return graph
-        outputs = tuple(renamed.get(symbol, symbol) for symbol in graph.outputs)
-        return graph.update(nodes=tuple(nodes), outputs=outputs, constants=constants)
+    def add(self, node: Node) -> None:
+        """See the base."""
+        loop = take_loop(node)
+        if loop is None:
+            self.nodes.append(node)
+            return
+        loop = _capture_unchanged(loop, self.renamed)
+        before, loop = move_out(loop, self.constants)
+        rows, loop = _rows_once(loop)
+        self.nodes += [*before, loop.join() if loop.node is not node or before or rows else node, *rows]
 
 
 def _capture_unchanged(loop: Loop, renamed: dict[Symbol, Symbol]) -> Loop:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from nnc.base.dtypes import TAPE
@@ -12,7 +12,7 @@ from nnc.commands.roles import Loop, Read, Yield, take_loop
 from nnc.graph import Graph, Node, Symbol
 from nnc.graph.graph import NDArray
 from nnc.graph.registry import effect, scalar, weight
-from nnc.graph.remake import OncePerGraph
+from nnc.graph.remake import OncePerGraph, with_renamed
 from nnc.lower.passes.loops.all_iterations import total_bytes
 from nnc.lower.plan.min_cut import INFINITE, MinCut
 
@@ -165,18 +165,13 @@ def _reading(
     """Makes the loop that reads these operands, and computes `nodes` first instead of reading the renamed symbols."""
     (body,) = loop.graphs
 
-    def new(symbols: Iterable[Symbol]) -> tuple[Symbol, ...]:
-        return tuple(renamed.get(symbol, symbol) for symbol in symbols)
-
-    later = [
-        node if renamed.keys().isdisjoint(node.inputs) else node.update(inputs=new(node.inputs)) for node in body.nodes
-    ]
+    later = [with_renamed(node, renamed) for node in body.nodes]
     return loop.update(
         graphs=(body.update(nodes=(*nodes, *later), constants=constants),),
         sequences=tuple(sequences),
         carries=tuple(x._replace(following=renamed.get(x.following, x.following)) for x in loop.carries),
         captured=tuple(captured),
-        rows=tuple(x._replace(inner=new(x.inner)) for x in loop.rows),
+        rows=tuple(x._replace(inner=tuple(renamed.get(s, s) for s in x.inner)) for x in loop.rows),
     )
 
 

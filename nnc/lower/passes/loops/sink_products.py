@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from nnc.base.options import Options
 from nnc.commands.facts import is_view
-from nnc.commands.roles import Loop, Yield, take_loop
+from nnc.commands.roles import Loop, Yield
 from nnc.graph import Graph, Node, Symbol
-from nnc.graph.graph import NDArray
-from nnc.graph.remake import OncePerGraph
-from nnc.lower.passes.loops.all_iterations import LEAST_ITERATIONS, KnownRows, is_thin_product, may_stack, total_bytes
+from nnc.graph.remake import NewGraph, OncePerGraph, rewritten
+from nnc.lower.passes.loops.all_iterations import KnownRows, is_thin_product, may_stack, take_long_loop, total_bytes
 from nnc.lower.passes.simplify.dce import has_effect
 
 
@@ -25,31 +26,20 @@ def sink_products(graph: Graph, options: Options) -> Graph:
     Example:
         scan(w) … {h = f(carried); yield dot(h, w)}  →  scan() … {h = f(carried); yield h}; dot(hs, w)
     """
-    return _ProductSinker(options).graph(graph)
+    return rewritten(graph, partial(_Sunk, options=options))
 
 
-class _ProductSinker(OncePerGraph):
-    def __init__(self, options: Options) -> None:
-        super().__init__()
+class _Sunk(NewGraph):
+    def __init__(self, passes: OncePerGraph, graph: Graph, *, options: Options) -> None:
+        super().__init__(passes, graph)
         self.options = options
 
-    def rewrite(self, graph: Graph) -> Graph:
-        constants = dict(graph.constants)
-        renamed: dict[Symbol, Symbol] = {}
-        nodes: list[Node] = []
-        for old in graph.nodes:
-            node = self.renew(old, renamed)
-            loop = take_loop(node)
-            if loop is not None and (loop.length or 0) >= LEAST_ITERATIONS:
-                nodes += self._sink(loop, constants, renamed)
-            else:
-                nodes.append(node)
-        if len(nodes) == len(graph.nodes) and all(a is b for a, b in zip(nodes, graph.nodes, strict=True)):
-            return graph
-        outputs = tuple(renamed.get(symbol, symbol) for symbol in graph.outputs)
-        return graph.update(nodes=tuple(nodes), outputs=outputs, constants=constants)
+    def add(self, node: Node) -> None:
+        """See the base."""
+        loop = take_long_loop(node)
+        self.nodes += [node] if loop is None else self._sink(loop)
 
-    def _sink(self, loop: Loop, constants: dict[Symbol, NDArray], renamed: dict[Symbol, Symbol]) -> list[Node]:
+    def _sink(self, loop: Loop) -> list[Node]:
         """Returns the loop without the products that leave it, and the nodes after it that yield them."""
         rows, needed = _leaving(loop)
         known = KnownRows(loop, rows)
@@ -67,9 +57,9 @@ class _ProductSinker(OncePerGraph):
         for inner in region.nodes:
             iterations.copy(inner)
         for row in rows:
-            renamed[row.result] = iterations.rows(row.inner[0])
+            self.renamed[row.result] = iterations.rows(row.inner[0])
         kept = tuple(row for row in loop.rows if all(row is not x for x in rows))
-        return [loop.update(rows=(*kept, *known.added)).join(), *iterations.nodes(constants)]
+        return [loop.update(rows=(*kept, *known.added)).join(), *iterations.nodes(self.constants)]
 
 
 def _leaving(loop: Loop) -> tuple[list[Yield], set[Symbol]]:

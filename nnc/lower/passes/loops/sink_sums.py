@@ -4,19 +4,19 @@ iteration.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
 
 from nnc.base.dtypes import TAPE
 from nnc.base.options import Options
 from nnc.base.source import SourceLine
 from nnc.commands.facts import element_as, is_sum, is_view
-from nnc.commands.roles import Carry, Loop, take_loop
+from nnc.commands.roles import Carry, Loop
 from nnc.commands.rules import Sum
 from nnc.graph import Graph, Node, Symbol, command
-from nnc.graph.graph import NDArray
 from nnc.graph.registry import joined
-from nnc.graph.remake import OncePerGraph
-from nnc.lower.passes.loops.all_iterations import LEAST_ITERATIONS, AllIterations, KnownRows, is_short_sum, total_bytes
+from nnc.graph.remake import NewGraph, OncePerGraph, rewritten
+from nnc.lower.passes.loops.all_iterations import AllIterations, KnownRows, is_short_sum, take_long_loop, total_bytes
 
 
 def sink_sums(graph: Graph, options: Options) -> Graph:
@@ -33,11 +33,10 @@ def sink_sums(graph: Graph, options: Options) -> Graph:
         scan(x, c=0) … {b = f(carried); c = c + dot(x[t].T, b)}
         →  scan(x) … {b = f(carried); yield b}; c = dot(x.T, bs)
     """
-    return _SumSinker(options).graph(graph)
+    return rewritten(graph, partial(_SunkSums, options=options))
 
 
-@dataclass(frozen=True, slots=True)
-class _Summand:
+class _Summand(NamedTuple):
     """A summand of an iteration: views of the result of `core`, or of `rows[0]` where that is None. `rows` are the tensors to
     keep.
     """
@@ -48,8 +47,7 @@ class _Summand:
     source: SourceLine | None
 
 
-@dataclass(frozen=True, slots=True)
-class _LoopSum:
+class _LoopSum(NamedTuple):
     """A carried value that iterations only add to; `adds` are the nodes that do. Terms are added, or taken away."""
 
     carry: Carry
@@ -57,35 +55,22 @@ class _LoopSum:
     adds: tuple[Node, ...]
 
 
-class _SumSinker(OncePerGraph):
+class _SunkSums(NewGraph):
     """Inner loops come first: a sum over an inner loop's iterations may then be one over the outer loop's."""
 
-    def __init__(self, options: Options) -> None:
-        super().__init__()
+    def __init__(self, passes: OncePerGraph, graph: Graph, *, options: Options) -> None:
+        super().__init__(passes, graph)
         self.options = options
+        self.zeros = {symbol for symbol, value in graph.constants.items() if value.ndim == 0 and value == 0}
 
-    def rewrite(self, graph: Graph) -> Graph:
-        constants = dict(graph.constants)
-        zeros = {symbol for symbol, value in constants.items() if value.ndim == 0 and value == 0}
-        renamed: dict[Symbol, Symbol] = {}
-        nodes: list[Node] = []
-        for old in graph.nodes:
-            node = self.renew(old, renamed)
-            if is_view(node) and node.inputs[0] in zeros:
-                zeros.add(node.outputs[0])
-            loop = take_loop(node)
-            if loop is not None and (loop.length or 0) >= LEAST_ITERATIONS:
-                nodes += self._sink(loop, zeros, constants, renamed)
-            else:
-                nodes.append(node)
-        if len(nodes) == len(graph.nodes) and all(a is b for a, b in zip(nodes, graph.nodes, strict=True)):
-            return graph
-        outputs = tuple(renamed.get(symbol, symbol) for symbol in graph.outputs)
-        return graph.update(nodes=tuple(nodes), outputs=outputs, constants=constants)
+    def add(self, node: Node) -> None:
+        """See the base."""
+        if is_view(node) and node.inputs[0] in self.zeros:
+            self.zeros.add(node.outputs[0])
+        loop = take_long_loop(node)
+        self.nodes += [node] if loop is None else self._sink(loop)
 
-    def _sink(
-        self, loop: Loop, zeros: set[Symbol], constants: dict[Symbol, NDArray], renamed: dict[Symbol, Symbol]
-    ) -> list[Node]:
+    def _sink(self, loop: Loop) -> list[Node]:
         """Returns the loop without the sums that leave it, and the nodes after it that yield them."""
         known = KnownRows(loop)
         taken = self._choose(known)
@@ -93,15 +78,15 @@ class _SumSinker(OncePerGraph):
             return [loop.node]
         iterations = known.all_iterations()
         for x in taken:
-            start = None if x.carry.operand in zeros else x.carry.operand
-            renamed[x.carry.result] = _total(iterations, known, x, start)
+            start = None if x.carry.operand in self.zeros else x.carry.operand
+            self.renamed[x.carry.result] = _total(iterations, known, x, start)
         (body,) = loop.graphs
         gone = {add for x in taken for add in x.adds}
         kept = tuple(carry for carry in loop.carries if all(carry is not x.carry for x in taken))
         graphs = (body.update(nodes=tuple(node for node in body.nodes if node not in gone)),)
         return [
             loop.update(graphs=graphs, carries=kept, rows=(*loop.rows, *known.added)).join(),
-            *iterations.nodes(constants),
+            *iterations.nodes(self.constants),
         ]
 
     def _choose(self, known: KnownRows) -> list[_LoopSum]:

@@ -8,9 +8,8 @@ such that the bytes that are moved for it are fewest: a minimum cut (`nnc.lower.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from nnc.base.options import Options
 from nnc.commands.shape import broadcast_axes, invert_permutation
@@ -75,8 +74,7 @@ def _turned(values: Any, order: Axes) -> Any:
     return tuple(values[axis] for axis in order)
 
 
-@dataclass(frozen=True, slots=True)
-class _Way:
+class _Way(NamedTuple):
     """The form of a node on turned operands: which operands are turned, whether its output is, and its parameters."""
 
     inputs: tuple[bool, ...]

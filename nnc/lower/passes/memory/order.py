@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import islice
@@ -38,44 +39,48 @@ def order(graph: Graph, options: Options) -> Graph:
     Example:
         a = f(x); b = f(y); c = sum(a); d = sum(b)  →  a = f(x); c = sum(a); b = f(y); d = sum(b)
     """
-    return _Orderer(options.donated).top(graph)
+    description = Description.of_program(graph, options)
+    return _Orderer().ordered(description).with_attrs(_description=description)
 
 
-class _Orderer:
-    """One run of the pass; remembers each sub-graph's form, since many nodes may share a sub-graph."""
+class ByIteration(ABC):
+    """A pass that rewrites the iterations of loops, and branches, each once, since many nodes may share a sub-graph."""
 
-    def __init__(self, donated: Sequence[int]) -> None:
-        self.donated = donated
-        self.known: dict[tuple[Graph, tuple[Symbol, ...], int], Graph] = {}
+    def __init__(self) -> None:
+        self._known: dict[tuple[Graph, tuple[Symbol, ...], int], Graph] = {}
 
-    def top(self, graph: Graph) -> Graph:
-        """Orders the graph of the program."""
-        donated = {graph.inputs[i] for i in self.donated}
-        description = Description(graph, donated=donated, free=graph.outputs)
-        return _with_nodes(graph, self._ordered(description)).with_attrs(_description=description)
+    @abstractmethod
+    def iteration(self, graph: Graph, carried: tuple[Symbol, ...], before: int) -> Graph:
+        """Rewrites a sub-graph; some of its inputs are carried, and its first nodes precede the test."""
 
-    def round(self, graph: Graph, carried: slice, before: int) -> Graph:
-        """Orders a sub-graph; some of its inputs are carried, and its first nodes precede the test."""
-        key = graph, graph.inputs[carried], before
-        if key not in self.known:
-            description = Description(graph, carried=key[1], before=before)
-            self.known[key] = _with_nodes(graph, self._ordered(description))
-        return self.known[key]
-
-    def _ordered(self, description: Description) -> tuple[Node, ...]:
-        nodes = (description.entries[i] for i in improve_order(description.operations()))
-        return tuple(self._inner(node) for node in nodes if node is not None)
-
-    def _inner(self, node: Node) -> Node:
+    def inner(self, node: Node) -> Node:
+        """Returns a node with its sub-graphs rewritten."""
         if not node.graphs or node.command in PRINTED:
             return node
         params = node.params
         first = (
             1 + params["xs"] if "xs" in params else 0
         )  # an iteration of a scan begins with its number and the elements
-        carried = slice(first, first + params.get("carries", 0))
-        graphs = tuple(self.round(graph, carried, params.get("before", 0)) for graph in node.graphs)
-        return node if graphs == node.graphs else node.update(graphs=graphs, params=params)
+        graphs = []
+        for graph in node.graphs:
+            key = graph, graph.inputs[first : first + params.get("carries", 0)], params.get("before", 0)
+            if key not in self._known:
+                self._known[key] = self.iteration(*key)
+            graphs.append(self._known[key])
+        return node if tuple(graphs) == node.graphs else node.update(graphs=tuple(graphs))
+
+
+class _Orderer(ByIteration):
+    def ordered(self, description: Description) -> Graph:
+        """Returns a graph in its new order."""
+        graph = description.graph
+        order = (description.entries[i] for i in improve_order(description.operations()))
+        nodes = tuple(self.inner(node) for node in order if node is not None)
+        return graph if nodes == graph.nodes else graph.update(nodes=nodes)
+
+    def iteration(self, graph: Graph, carried: tuple[Symbol, ...], before: int) -> Graph:
+        """See the base."""
+        return self.ordered(Description(graph, carried=carried, before=before))
 
 
 class Description:
@@ -110,6 +115,11 @@ class Description:
         # an entry that is no node begins the iteration, another stands for the test
         self.entries: list[Node | None] = [None, *graph.nodes[:before], None, *graph.nodes[before:]]
 
+    @classmethod
+    def of_program(cls, graph: Graph, options: Options, known: Description | None = None) -> Description:
+        """Returns the description of a program's graph."""
+        return cls(graph, donated={graph.inputs[i] for i in options.donated}, free=graph.outputs, known=known)
+
     def _number_storages(self) -> None:
         number, nbytes, free = self.number, self._nbytes, self.free
         for symbol, view in islice(self.views.items(), len(number), None):  # known symbols come first
@@ -125,7 +135,7 @@ class Description:
 
     def live_bytes(self) -> list[int]:
         """Returns the bytes that are live while each entry runs, in the given order."""
-        return self.operations(stay=True).live
+        return self.operations(stay=True).live_bytes(range(len(self.entries)))
 
     def _operations(self, after: list[tuple[int, ...]]) -> OperationGraph:
         known = self._rows
@@ -200,7 +210,3 @@ def overwritable(node: Node, views: dict[Symbol, SymbolView]) -> list[tuple[Symb
             if fits and views[output].base is output and (view.base is inputs[i] or view.is_whole):
                 found.append((view, output))
     return found
-
-
-def _with_nodes(graph: Graph, nodes: tuple[Node, ...]) -> Graph:
-    return graph if nodes == graph.nodes else graph.update(nodes=nodes)

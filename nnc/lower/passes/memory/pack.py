@@ -20,7 +20,7 @@ from nnc.device import machine_of
 from nnc.device.target import Target
 from nnc.graph import Graph, Node, Symbol, find_kernel, infer_specs, reference, register_pass
 from nnc.graph.passes import Fact
-from nnc.graph.remake import OncePerGraph
+from nnc.graph.remake import NewGraph, OncePerGraph, with_renamed
 from nnc.lower.passes.loops import move_out
 from nnc.lower.passes.memory.keep_packed import lasting_inputs
 
@@ -51,47 +51,40 @@ class _Packer(OncePerGraph):
         self.once, self.machine = set(lasting), machine
 
     def rewrite(self, graph: Graph) -> Graph:
-        return _WithPacks(graph, self).result()
+        return _WithPacks(self, graph).result()
 
 
-class _WithPacks:
+class _WithPacks(NewGraph):
     """One graph that is rewritten. `known` are packed symbols, by their sources and layouts; `wishes` counts their consumers."""
 
-    def __init__(self, graph: Graph, packer: _Packer) -> None:
-        self.graph, self.packer = graph, packer
-        self.nodes: list[Node] = []
-        self.constants = dict(graph.constants)
+    def __init__(self, packer: _Packer, graph: Graph) -> None:
+        super().__init__(packer, graph)
+        self.packer = packer
         self.known: dict[tuple[Symbol, str], Symbol] = {}
-        self.renamed: dict[Symbol, Symbol] = {}
         self.lasting = packer.once.union(graph.constants)
         self.layouts = {node: layouts for node in graph.nodes if (layouts := self._layouts(node))}
         self.wishes = Counter(
             (node.inputs[i], layout) for node, layouts in self.layouts.items() for i, layout in layouts.items()
         )
 
-    def result(self) -> Graph:
-        """Returns the graph with its `pack` nodes; the graph itself where there is none."""
-        for node in self.graph.nodes:
-            self._take(node)
-        if all(a is b for a, b in zip(self.nodes, self.graph.nodes, strict=False)):
-            return self.graph
-        return self.graph.update(nodes=tuple(self.nodes), constants=self.constants)
-
-    def _take(self, old: Node) -> None:
+    def take(self, old: Node) -> None:
+        """See the base."""
         loop = take_loop(old)
         if loop is not None:
             self.packer.once.update(read.inner[0] for read in loop.captured)
-        node = self.packer.renew(old, self.renamed)
+        super().take(old)
+        if not old.graphs:
+            self.nodes.append(self._packed(self.nodes.pop(), self.layouts.get(old, {})))
+
+    def add(self, node: Node) -> None:
+        """See the base."""
         loop = take_loop(node)
         if loop is not None:
             before, loop = move_out(loop, self.constants, lambda inner, surely: inner.command is pack_command)
             for made in before:
                 self._note(made)
-            self.nodes.append(self._renamed(loop.join() if before else node))
-        elif node.graphs:
-            self.nodes.append(node)
-        else:
-            self.nodes.append(self._packed(node, self.layouts.get(old, {})))
+            node = with_renamed(loop.join() if before else node, self.renamed)
+        self.nodes.append(node)
 
     def _note(self, node: Node) -> None:
         """Adds a `pack` node, unless there is an equal one."""
@@ -104,10 +97,6 @@ class _WithPacks:
             self.constants[node.outputs[0]] = reference[node.command](self.constants[node.inputs[0]], **node.params)
         else:
             self.nodes.append(node)
-
-    def _renamed(self, node: Node) -> Node:
-        inputs = tuple(self.renamed.get(symbol, symbol) for symbol in node.inputs)
-        return node if inputs == node.inputs else node.update(inputs=inputs)
 
     def _packed(self, node: Node, layouts: Mapping[int, str]) -> Node:
         """Returns the node on packed operands, but for operands that no other node reads packed."""

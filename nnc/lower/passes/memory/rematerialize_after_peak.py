@@ -65,9 +65,8 @@ class Peak:
 
     def __init__(self, graph: Graph, options: Options, origin: Peak | None = None) -> None:
         self.graph, self.options, self.machine = graph, options, machine_of(options)
-        donated = {graph.inputs[i] for i in options.donated}
         known = origin.description if origin is not None else graph.attrs.get("_description")
-        self.description: Description = Description(graph, donated=donated, free=graph.outputs, known=known)
+        self.description: Description = Description.of_program(graph, options, known)
         live = self.description.live_bytes()
         self.nbytes = max(live)
         self.place = max(live.index(self.nbytes) - (len(live) - len(graph.nodes)), -1)

@@ -35,7 +35,7 @@ def frugal(graph: Graph, options: Options) -> Graph:
 
     `order` has no reason to run a weight's gradient early where memory is far from its peak, and may keep all that it reads.
     """
-    description = _describe(graph, options)
+    description = Description.of_program(graph, options)
     nodes = (description.entries[i] for i in frugal_order(description.operations()))
     return graph.update(nodes=tuple(node for node in nodes if node is not None))
 
@@ -127,7 +127,7 @@ class _GraphForm:
 
     def __init__(self, graph: Graph, options: Options, workspace: Workspace) -> None:
         self.graph = graph
-        description = _describe(graph, options)
+        description = Description.of_program(graph, options)
         self.entries, self.views = description.entries, description.views
         self.writers = {symbol: node for node in graph.nodes for symbol in node.outputs}
         self.problem = _problem(description, workspace, machine_of(options).schedule)
@@ -169,10 +169,6 @@ class _GraphForm:
             ran.add(i)
             nodes.append(node)
         return self.graph.update(nodes=tuple(nodes)), tuple(copies)
-
-
-def _describe(graph: Graph, options: Options) -> Description:
-    return Description(graph, donated={graph.inputs[i] for i in options.donated}, free=graph.outputs)
 
 
 def _problem(description: Description, workspace: Workspace, costs: Costs) -> TimedOperations:

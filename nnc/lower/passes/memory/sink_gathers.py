@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from nnc.base import dtypes
 from nnc.base.options import Options
@@ -169,8 +169,7 @@ class _Places:
         return self.is_last and self.mode == "error" and math.prod(self.chosen[self.batch :]) == 1
 
 
-@dataclass(frozen=True)
-class _Scattered:
+class _Scattered(NamedTuple):
     """A tensor with updates that are added in few places."""
 
     base: Symbol
@@ -225,15 +224,15 @@ class _Picker(Remake):
             return self._total(node)
         return self._negation(node) if name == "neg" else None
 
-    def add(self, old: Node) -> bool:
+    def take(self, old: Node) -> None:
         """See the base."""
-        changes = super().add(old)
+        super().take(old)
         for symbol in old.outputs:
             self.old[self.renamed.get(symbol, symbol)] = symbol
-        return changes
 
-    def _append(self, node: Node) -> None:
-        super()._append(node)
+    def add(self, node: Node) -> None:
+        """See the base."""
+        super().add(node)
         if node.command.name == "scatter":
             self.scattered.update(node.outputs)
 

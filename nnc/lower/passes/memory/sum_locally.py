@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 from nnc.base.options import Options
 from nnc.commands.collective import psum
 from nnc.commands.elementwise import add
 from nnc.commands.facts import is_sum
 from nnc.graph import Graph, Node, Symbol
-from nnc.graph.remake import OncePerGraph, Remake
+from nnc.graph.remake import OncePerGraph, Remake, rewritten
 
 
 def sum_locally(graph: Graph, options: Options) -> Graph:
@@ -26,12 +24,7 @@ def sum_locally(graph: Graph, options: Options) -> Graph:
         a = psum(x); b = reduce_sum(a)             →  c = reduce_sum(x); b = psum(c)
         a = psum(x); b = psum(y); c = add(a, b)    →  d = add(x, y); c = psum(d)
     """
-    return _SumsLocally().graph(graph)
-
-
-class _SumsLocally(OncePerGraph):
-    def rewrite(self, graph: Graph) -> Graph:
-        return _Sums(self, graph).result()
+    return rewritten(graph, _Sums)
 
 
 class _Sums(Remake):
@@ -43,28 +36,26 @@ class _Sums(Remake):
         super().__init__(passes, graph)
         self.totals: dict[Symbol, Node] = {}
         self.awaited: set[Symbol] = set()
-        readers = Counter(symbol for node in graph.nodes for symbol in node.inputs)
-        readers.update(graph.outputs)
         for node in graph.nodes:
-            total = node if _is_message(node) else self._total(node, readers)
+            total = node if _is_message(node) else self._total(node)
             if total is not None:
                 self.totals[node.outputs[0]] = total
                 self.awaited.update(() if total is node else node.inputs)
 
-    def _total(self, node: Node, readers: Counter[Symbol]) -> Node | None:
+    def _total(self, node: Node) -> Node | None:
         """Returns the sum over processes that a node can go through in place of its operands."""
         found = [self.totals.get(symbol) for symbol in node.inputs]
         first = found[0] if found else None
         if first is None or not (is_sum(node.command) or node.command is add):
             return None
-        alone = all(readers[symbol] == 1 for symbol in node.inputs)
+        alone = all(self.reads[symbol] == 1 for symbol in node.inputs)
         alike = all(x is not None and x.inputs[1] is first.inputs[1] and x.params == first.params for x in found)
         return first if alone and alike else None
 
-    def add(self, old: Node) -> bool:
+    def take(self, old: Node) -> None:
         """See the base."""
         self.old = old
-        return super().add(old)
+        super().take(old)
 
     def new_form(self, node: Node) -> Symbol | None:
         """See the base."""

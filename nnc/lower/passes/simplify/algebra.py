@@ -1,6 +1,7 @@
 """Rules of `simplify` on numbers, choices and conversions; each holds bit for bit, for NaN, infinities and both zeros, too.
 
 A rule is not here if its sides can differ: x + 0.0 is 0.0 for x = -0.0, x * 0 is NaN for infinite x, x - x likewise.
+Nor is one that LLVM applies within kernels and that makes no node needless, such as |-x| = |x|.
 """
 
 # ruff: noqa: D103  (a rule is an equation, which says more than words)
@@ -70,57 +71,32 @@ def _is_integer(x: Any, *others: Any) -> bool:
 # -- arithmetic --------------------------------------------------------------------------------------------------------
 
 
-@rewrite_rule(samples=_samples(*REALS, "complex64"))
+@rewrite_rule(root=ew.neg, samples=_samples(*REALS, "complex64"))
 def double_negation(x: Value) -> Any:
     return ew.neg(ew.neg(x)), x
 
 
-@rewrite_rule(samples=_samples(*REALS, "complex64", variables=2))
+@rewrite_rule(root=ew.add, samples=_samples(*REALS, "complex64", variables=2))
 def add_negation(x: Value, y: Value) -> Any:
     return ew.add(x, ew.neg(y)), ew.sub(x, y)
 
 
-@rewrite_rule(samples=_samples(*REALS, "complex64", variables=2))
+@rewrite_rule(root=ew.add, samples=_samples(*REALS, "complex64", variables=2))
 def add_to_negation(x: Value, y: Value) -> Any:
     return ew.add(ew.neg(x), y), ew.sub(y, x)
 
 
-@rewrite_rule(samples=_samples(*REALS, "complex64", variables=2))
-def subtract_negation(x: Value, y: Value) -> Any:
-    return ew.sub(x, ew.neg(y)), ew.add(x, y)
-
-
-@rewrite_rule(when=_is_real, samples=_samples(*REALS, variables=2))
+@rewrite_rule(root=ew.mul, when=_is_real, samples=_samples(*REALS, variables=2))
 def product_of_negations(x: Value, y: Value) -> Any:
     return ew.mul(ew.neg(x), ew.neg(y)), ew.mul(x, y)
 
 
-@rewrite_rule(when=_is_real, samples=_samples(*FLOATS, variables=2))
-def quotient_of_negations(x: Value, y: Value) -> Any:
-    return ew.div(ew.neg(x), ew.neg(y)), ew.div(x, y)
-
-
-@rewrite_rule(when=_is_real, samples=_samples(*REALS))
-def square_of_negation(x: Value) -> Any:
-    return ew.square(ew.neg(x)), ew.square(x)
-
-
-@rewrite_rule(when=_is_signed, samples=_samples(*FLOATS, "int32"))
-def magnitude_of_negation(x: Value) -> Any:
-    return ew.abs_(ew.neg(x)), ew.abs_(x)
-
-
-@rewrite_rule(when=_is_real, samples=_samples(*REALS))
-def magnitude_of_magnitude(x: Value) -> Any:
-    return ew.abs_(ew.abs_(x)), ew.abs_(x)
-
-
-@rewrite_rule(samples=_samples(*REALS, "complex64", forms=2))
+@rewrite_rule(root=ew.add, samples=_samples(*REALS, "complex64", forms=2))
 def add_negative_zero(x: Value) -> Any:
     return ew.add(x, number(x, _neutral(x))), x
 
 
-@rewrite_rule(samples=_samples(*REALS, "complex64", forms=2))
+@rewrite_rule(root=ew.add, samples=_samples(*REALS, "complex64", forms=2))
 def add_to_negative_zero(x: Value) -> Any:
     return ew.add(number(x, _neutral(x)), x), x
 
@@ -130,67 +106,64 @@ def _neutral(x: Value) -> Any:
     return complex(-0.0, -0.0) if dtypes.is_complex(x.dtype) else -0.0 if dtypes.is_float(x.dtype) else 0
 
 
-@rewrite_rule(samples=_samples(*REALS, "complex64", forms=2))
+@rewrite_rule(root=ew.sub, samples=_samples(*REALS, "complex64", forms=2))
 def subtract_zero(x: Value) -> Any:
     return ew.sub(x, number(x, 0)), x
 
 
-@rewrite_rule(samples=_samples(*REALS, "complex64", forms=2))
-def subtract_from_negative_zero(x: Value) -> Any:
-    return ew.sub(number(x, _neutral(x)), x), ew.neg(x)
-
-
-@rewrite_rule(when=_is_real, samples=_samples(*REALS, "bool", forms=2))
+@rewrite_rule(root=ew.mul, when=_is_real, samples=_samples(*REALS, "bool", forms=2))
 def times_one(x: Value) -> Any:
     return ew.mul(x, number(x, 1)), x
 
 
-@rewrite_rule(when=_is_real, samples=_samples(*REALS, "bool", forms=2))
+@rewrite_rule(root=ew.mul, when=_is_real, samples=_samples(*REALS, "bool", forms=2))
 def one_times(x: Value) -> Any:
     return ew.mul(number(x, 1), x), x
 
 
-@rewrite_rule(when=_is_signed, samples=_samples(*FLOATS, "int32", forms=2))
+@rewrite_rule(root=ew.mul, when=_is_signed, samples=_samples(*FLOATS, "int32", forms=2))
 def times_minus_one(x: Value) -> Any:
     return ew.mul(x, number(x, -1)), ew.neg(x)
 
 
-@rewrite_rule(when=_is_signed, samples=_samples(*FLOATS, "int32", forms=2))
+@rewrite_rule(root=ew.mul, when=_is_signed, samples=_samples(*FLOATS, "int32", forms=2))
 def minus_one_times(x: Value) -> Any:
     return ew.mul(number(x, -1), x), ew.neg(x)
 
 
-@rewrite_rule(when=_is_integer, samples=_samples(*INTEGERS, forms=2))
+@rewrite_rule(root=ew.mul, when=_is_integer, samples=_samples(*INTEGERS, forms=2))
 def times_zero(x: Value) -> Any:
     return ew.mul(x, number(x, 0)), constants.full_like(x, 0)
 
 
-@rewrite_rule(when=_is_real, samples=_samples(*REALS, forms=2))
+@rewrite_rule(root=ew.safe_mul, when=_is_real, samples=_samples(*REALS, forms=2))
 def safe_times_one(x: Value) -> Any:
     return ew.safe_mul(x, number(x, 1)), x
 
 
-@rewrite_rule(when=_is_real, samples=_samples(*REALS, forms=2))
+@rewrite_rule(root=ew.safe_mul, when=_is_real, samples=_samples(*REALS, forms=2))
 def one_safe_times(x: Value) -> Any:
     return ew.safe_mul(number(x, 1), x), x
 
 
-@rewrite_rule(when=_is_real, samples=_samples(*FLOATS, forms=2))
+@rewrite_rule(root=ew.div, when=_is_real, samples=_samples(*FLOATS, forms=2))
 def divide_by_one(x: Value) -> Any:
     return ew.div(x, number(x, 1)), x
 
 
-@rewrite_rule(when=_is_real, samples=_samples(*FLOATS, forms=2))
+@rewrite_rule(root=ew.div, when=_is_real, samples=_samples(*FLOATS, forms=2))
 def divide_one(x: Value) -> Any:
     return ew.div(number(x, 1), x), ew.reciprocal(x)
 
 
-@rewrite_rule(samples=_samples(*REALS, exponent=1), when=lambda x, exponent: exponent == 1)
+@rewrite_rule(root=ew.integer_pow, samples=_samples(*REALS, exponent=1), when=lambda x, exponent: exponent == 1)
 def first_power(x: Value, *, exponent: int) -> Any:
     return ew.integer_pow(x, exponent=exponent), x
 
 
-@rewrite_rule(samples=_samples(*REALS, exponent=2), when=lambda x, exponent: exponent == 2 and _is_real(x))
+@rewrite_rule(
+    root=ew.integer_pow, samples=_samples(*REALS, exponent=2), when=lambda x, exponent: exponent == 2 and _is_real(x)
+)
 def second_power(x: Value, *, exponent: int) -> Any:
     return ew.integer_pow(x, exponent=exponent), ew.square(x)
 
@@ -198,82 +171,63 @@ def second_power(x: Value, *, exponent: int) -> Any:
 # -- choice, order, identity -------------------------------------------------------------------------------------------
 
 
-@rewrite_rule(samples=_choices(*ANY, variables=1))
+@rewrite_rule(root=ew.select, samples=_choices(*ANY, variables=1))
 def select_equal(condition: Value, x: Value) -> Any:
     return ew.select(condition, x, x), x
 
 
-@rewrite_rule(samples=_samples(*ANY, variables=2, forms=2))
+@rewrite_rule(root=ew.select, samples=_samples(*ANY, variables=2, forms=2))
 def select_true(x: Value, y: Value) -> Any:
     return ew.select(number(spec(x.shape, "bool"), True), x, y), x
 
 
-@rewrite_rule(samples=_samples(*ANY, variables=2, forms=2))
+@rewrite_rule(root=ew.select, samples=_samples(*ANY, variables=2, forms=2))
 def select_false(x: Value, y: Value) -> Any:
     return ew.select(number(spec(x.shape, "bool"), False), x, y), y
 
 
-@rewrite_rule(samples=_choices(*ANY, variables=2))
+@rewrite_rule(root=ew.select, samples=_choices(*ANY, variables=2))
 def select_by_negation(condition: Value, x: Value, y: Value) -> Any:
     return ew.select(ew.bitwise_not(condition), x, y), ew.select(condition, y, x)
 
 
-@rewrite_rule(samples=_samples("int32", "bool"))
-def double_complement(x: Value) -> Any:
-    return ew.bitwise_not(ew.bitwise_not(x)), x
-
-
-@rewrite_rule(samples=_samples("int32", "bool"))
-def and_itself(x: Value) -> Any:
-    return ew.bitwise_and(x, x), x
-
-
-@rewrite_rule(samples=_samples("int32", "bool"))
-def or_itself(x: Value) -> Any:
-    return ew.bitwise_or(x, x), x
-
-
-@rewrite_rule(when=lambda x: dtypes.is_bool(x.dtype), samples=_samples("bool", forms=2))
-def and_true(x: Value) -> Any:
-    return ew.bitwise_and(x, number(x, True)), x
-
-
-@rewrite_rule(samples=_samples(*REALS, "bool"))
+@rewrite_rule(root=ew.maximum, samples=_samples(*REALS, "bool"))
 def maximum_with_itself(x: Value) -> Any:
     return ew.maximum(x, x), x
 
 
-@rewrite_rule(samples=_samples(*REALS, "bool"))
+@rewrite_rule(root=ew.minimum, samples=_samples(*REALS, "bool"))
 def minimum_with_itself(x: Value) -> Any:
     return ew.minimum(x, x), x
 
 
-@rewrite_rule(samples=_samples(*ANY))
+@rewrite_rule(root=ew.stop_gradient, samples=_samples(*ANY))
 def without_stop_gradient(x: Value) -> Any:
     return ew.stop_gradient(x), x
 
 
-@rewrite_rule(samples=_samples(*FLOATS, variables=2))
+@rewrite_rule(root=ew.with_square, samples=_samples(*FLOATS, variables=2))
 def without_square(x: Value, y: Value) -> Any:
     return ew.with_square(x, y), x
 
 
-@rewrite_rule(samples=_samples(*FLOATS, variables=2))
+@rewrite_rule(root=ew.with_slope, samples=_samples(*FLOATS, variables=2))
 def without_slope(x: Value, y: Value) -> Any:
     return ew.with_slope(x, y), x
 
 
-@rewrite_rule(samples=_samples(*ANY))
+@rewrite_rule(root=ew.copy, samples=_samples(*ANY))
 def without_copy(x: Value) -> Any:
     return ew.copy(x), x
 
 
-@rewrite_rule(samples=[sample(x, INDEX, size=3, axis_name="i", stride=2) for x in _specs(*ANY)])
+@rewrite_rule(root=pvary, samples=[sample(x, INDEX, size=3, axis_name="i", stride=2) for x in _specs(*ANY)])
 def without_pvary(x: Value, index: Value, *, size: int, axis_name: str, stride: int) -> Any:
     return pvary(x, index, size=size, axis_name=axis_name, stride=stride), x
 
 
 @rewrite_rule(
+    root=ew.less,
     samples=[sample(shape=(4,), dtype=dtypes.int64, axis=0)],
     when=lambda shape, dtype, axis: dtypes.is_integer(dtypes.as_dtype(dtype)),
 )
@@ -309,6 +263,7 @@ def _digits(dtype: dtypes.DType) -> int:
 
 
 @rewrite_rule(
+    root=ew.convert,
     samples=[sample(spec((2, 3), "float32"), dtype=dtypes.float32)],
     when=lambda x, dtype: x.dtype == dtypes.as_dtype(dtype),
 )
@@ -317,6 +272,7 @@ def convert_to_itself(x: Value, *, dtype: Any) -> Any:
 
 
 @rewrite_rule(
+    root=ew.convert,
     samples=[
         sample(spec((2, 3), a), first=dtypes.as_dtype(b), second=dtypes.as_dtype(c))
         for a, b, c in (

@@ -1,7 +1,7 @@
 """Recognises the nodes that softmax, log-softmax, logsumexp and their gradients are traced to; makes one command of each.
 
 The rules hold up to rounding (combined commands round less often, and a gradient is the same sum in another order) and up to the
-sign of zero. So do `one_hot`, `sink_gathers`, `join_sums`, `split_sums` and the passes that make few products of many; all others
+sign of zero. So do `one_hot`, `sink_gathers`, `join_sums` and the passes that make few products of many; all others
 are exact.
 """
 
@@ -92,19 +92,19 @@ def _samples(*variables: Any) -> list[Sample]:
     return [Sample(tuple(specs(x, axes)), {"axes": axes}, form=i == 0) for i, (x, axes) in enumerate(cases)]
 
 
-@rewrite_rule(exact=False, samples=_samples())
+@rewrite_rule(root=ew.div, exact=False, samples=_samples())
 def softmax(x: Value, *, axes: Axes) -> Any:
     parts = _Shifted(x, axes)
     return ew.div(parts.exponentials, _spread(parts.safe, x)), normalize.softmax(x, axes=axes)
 
 
-@rewrite_rule(exact=False, samples=_samples())
+@rewrite_rule(root=ew.sub, exact=False, samples=_samples())
 def log_softmax(x: Value, *, axes: Axes) -> Any:
     parts = _Shifted(x, axes)
     return ew.sub(parts.shifted, _spread(ew.log(parts.safe), x)), normalize.log_softmax(x, axes=axes)
 
 
-@rewrite_rule(exact=False, samples=_samples())
+@rewrite_rule(root=ew.select, exact=False, samples=_samples())
 def logsumexp(x: Value, *, axes: Axes) -> Any:
     parts = _Shifted(x, axes)
     logarithm = ew.add(ew.log(parts.safe), parts.top)
@@ -117,6 +117,7 @@ def _is_of_one_element(x: TensorSpec, axes: Axes) -> bool:
 
 
 @rewrite_rule(
+    root=rd.reduce_sum,
     samples=[sample(spec((2, 1, 3), "float32"), axes=(1,))],
     when=lambda x, axes: dtypes.is_inexact(x.dtype) and _is_of_one_element(x, axes),
 )
@@ -127,6 +128,7 @@ def sum_of_one_number(x: Value, *, axes: Axes) -> Any:
 
 
 @rewrite_rule(
+    root=rd.reduce_sum,
     samples=[sample(spec((2, 1, 3), "int32"), axes=(1,))],
     when=lambda x, axes: not dtypes.is_inexact(x.dtype) and _is_of_one_element(x, axes),
 )
@@ -135,7 +137,7 @@ def sum_of_one_integer(x: Value, *, axes: Axes) -> Any:
     return out, reshape(x, shape=out.shape)
 
 
-@rewrite_rule(exact=False, samples=[sample(MATRIX, axes=(1,)), sample(CUBE, axes=(0, 2))])
+@rewrite_rule(root=rd.reduce_sum, exact=False, samples=[sample(MATRIX, axes=(1,)), sample(CUBE, axes=(0, 2))])
 def sum_of_negation(x: Value, *, axes: Axes) -> Any:
     """Returns the subtraction then has the sum's size. A sum of 0.0 stays 0.0, which a negation would not leave."""
     total = rd.reduce_sum(x, axes=axes)
@@ -143,6 +145,7 @@ def sum_of_negation(x: Value, *, axes: Axes) -> Any:
 
 
 @rewrite_rule(
+    root=rd.reduce_sum,
     exact=False,
     samples=[
         sample(MATRIX.update(shape=()), shape=(2, 3), axes=(), summed=(1,)),
@@ -160,6 +163,7 @@ def sum_of_equal_elements(x: Value, *, shape: tuple[int, ...], axes: Axes, summe
 
 
 @rewrite_rule(
+    root=dot,
     exact=False,
     samples=[sample(MATRIX, spec((), "float32"), contract=((), ()), batch=((), ()))],
     when=lambda x, y, **_: not y.ndim,
@@ -172,6 +176,7 @@ def product_with_number(x: Value, y: Value, *, contract: Any, batch: Any) -> Any
 
 
 @rewrite_rule(
+    root=dot,
     exact=False,
     samples=[sample(spec((), "float32"), MATRIX, contract=((), ()), batch=((), ()))],
     when=lambda x, y, **_: not x.ndim,
@@ -199,7 +204,7 @@ def _softmax_gradient(product: Command) -> RewriteRule:
         return left, product(y, ew.sub(ct, rd.expand(inner, x.spec, axes)))
 
     rule.__name__ = f"softmax_gradient_by_{product.name}"
-    return rewrite_rule(exact=False, samples=_samples("like"))(rule)
+    return rewrite_rule(root=product, exact=False, samples=_samples("like"))(rule)
 
 
 def _log_sum_gradient(product: Command) -> RewriteRule:
@@ -211,7 +216,7 @@ def _log_sum_gradient(product: Command) -> RewriteRule:
         return left, product(_spread(ct, x), normalize.softmax(x, axes=axes))
 
     rule.__name__ = f"log_sum_gradient_by_{product.name}"
-    return rewrite_rule(exact=False, samples=_samples("row"))(rule)
+    return rewrite_rule(root=product, exact=False, samples=_samples("row"))(rule)
 
 
 def _logsumexp_gradient(product: Command) -> RewriteRule:
@@ -224,7 +229,7 @@ def _logsumexp_gradient(product: Command) -> RewriteRule:
         return left, product(_spread(ct, x), normalize.softmax(x, axes=axes))
 
     rule.__name__ = f"logsumexp_gradient_by_{product.name}"
-    return rewrite_rule(exact=False, samples=_samples("row"))(rule)
+    return rewrite_rule(root=product, exact=False, samples=_samples("row"))(rule)
 
 
 # -- elements of rows --------------------------------------------------------------------------------------------------
@@ -258,8 +263,10 @@ def _of_rows(dtype: Any, counted: bool) -> tuple[RewriteRule, RewriteRule]:
         rule.__name__ = f"{rule.__name__}_by_{'count' if counted else 'numbers'}_{dtype.name}"
     row, chosen = MATRIX.update(shape=(2,)), spec((2,), "int64")
     return (
-        rewrite_rule(exact=False, samples=[sample(MATRIX, chosen, mode="clip")], when=when)(read),
-        rewrite_rule(exact=False, samples=[sample(MATRIX, row, chosen, mode="clip", op="add")], when=when)(write),
+        rewrite_rule(root=gather, exact=False, samples=[sample(MATRIX, chosen, mode="clip")], when=when)(read),
+        rewrite_rule(
+            root=scatter, exact=False, samples=[sample(MATRIX, row, chosen, mode="clip", op="add")], when=when
+        )(write),
     )
 
 

@@ -18,7 +18,7 @@ from nnc.graph.graph import NDArray
 from nnc.graph.hashing import same_params
 from nnc.graph.passes import Fact
 from nnc.graph.registry import commutes, effect
-from nnc.graph.remake import OncePerGraph
+from nnc.graph.remake import OncePerGraph, with_renamed
 
 
 @register_pass("cse", requires=[Fact.BARRIERS, Fact.SIMPLIFIED], ensures=[Fact.MERGED])
@@ -74,9 +74,7 @@ class _Merger(OncePerGraph):
         """Returns the node on merged symbols, its sub-graphs merged; and for the results that it yielded twice, the ones that
         stay.
         """
-        inputs = tuple(renamed.get(symbol, symbol) for symbol in node.inputs)
-        if inputs != node.inputs:
-            node = node.update(inputs=inputs)
+        node = with_renamed(node, renamed)
         loop = take_apart(node)
         node = self.renew(node if loop is None else self._without_twins(loop), {})
         loop = take_apart(node)
@@ -168,11 +166,5 @@ def _equal_constants(graph: Graph) -> dict[Symbol, Symbol]:
 
 
 def _rename(graph: Graph, renamed: dict[Symbol, Symbol]) -> Graph:
-    def follow(symbols: Sequence[Symbol]) -> tuple[Symbol, ...]:
-        return tuple(renamed.get(symbol, symbol) for symbol in symbols)
-
-    nodes = tuple(
-        node if renamed.keys().isdisjoint(node.inputs) else node.update(inputs=follow(node.inputs))
-        for node in graph.nodes
-    )
-    return graph.update(nodes=nodes, outputs=follow(graph.outputs))
+    nodes = tuple(with_renamed(node, renamed) for node in graph.nodes)
+    return graph.update(nodes=nodes, outputs=tuple(renamed.get(symbol, symbol) for symbol in graph.outputs))

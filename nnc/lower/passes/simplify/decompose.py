@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from nnc.base.options import Options
 from nnc.commands.rules import decomposition
-from nnc.graph import Graph, GraphBuilder, Node, Symbol
-from nnc.graph.remake import OncePerGraph
+from nnc.graph import Graph, GraphBuilder, Node
+from nnc.graph.remake import NewGraph, rewritten
 
 
 def decompose(graph: Graph, options: Options) -> Graph:
@@ -19,27 +19,19 @@ def decompose(graph: Graph, options: Options) -> Graph:
     Example:
         y, l = attention(q, k, v)  →  s = dot(q, k); w = exp(s - max(s)); y = dot(w, v) / sum(w); …
     """
-    return _Decompose().graph(graph)
+    return rewritten(graph, _Decomposed)
 
 
-class _Decompose(OncePerGraph):
-    def rewrite(self, graph: Graph) -> Graph:
-        nodes: list[Node] = []
-        renamed: dict[Symbol, Symbol] = {}
-        constants = dict(graph.constants)
-        for old in graph.nodes:
-            node = self.renew(old, renamed)
-            part = _part(node) if node.command in decomposition else None
-            if part is None:
-                nodes.append(node)
-                continue
-            renamed.update(zip(node.outputs, part.outputs, strict=True))
-            constants |= part.constants
-            nodes += [inner.update(source=node.source) for inner in part.nodes]
-        if len(nodes) == len(graph.nodes) and all(map(lambda a, b: a is b, nodes, graph.nodes)):
-            return graph
-        outputs = tuple(renamed.get(symbol, symbol) for symbol in graph.outputs)
-        return graph.update(nodes=tuple(nodes), outputs=outputs, constants=constants)
+class _Decomposed(NewGraph):
+    def add(self, node: Node) -> None:
+        """See the base."""
+        part = _part(node) if node.command in decomposition else None
+        if part is None:
+            self.nodes.append(node)
+            return
+        self.renamed.update(zip(node.outputs, part.outputs, strict=True))
+        self.constants |= part.constants
+        self.nodes += [inner.update(source=node.source) for inner in part.nodes]
 
 
 def _part(node: Node) -> Graph | None:

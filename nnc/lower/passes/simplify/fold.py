@@ -23,7 +23,7 @@ from nnc.graph import Graph, Node, Symbol, TensorSpec, command, reference, regis
 from nnc.graph.graph import NDArray
 from nnc.graph.passes import Fact
 from nnc.graph.registry import effect, scalar
-from nnc.graph.remake import OncePerGraph, append_copy
+from nnc.graph.remake import NewGraph, OncePerGraph, append_copy, with_renamed
 from nnc.lower.passes.simplify.dce import has_effect
 
 LARGEST_RESULT = 1024  # bytes; a result may also be as large as its operands
@@ -52,37 +52,26 @@ class _Folder(OncePerGraph):
         return _Fold(self, graph).result()
 
 
-class _Fold:
+class _Fold(NewGraph):
     """The folding of one graph."""
 
     def __init__(self, folder: _Folder, graph: Graph) -> None:
-        self.folder, self.source = folder, graph
-        self.constants: dict[Symbol, NDArray] = dict(graph.constants)
+        super().__init__(folder, graph)
+        self.folder = folder
         self.numbers: dict[Symbol, NDArray] = {}  # tensors with axes that hold one number everywhere
         self.number_constants: dict[tuple[Any, bytes], Symbol] = {}
-        self.renamed: dict[Symbol, Symbol] = {}
-        self.nodes: list[Node] = []
-        self.changed = False
 
-    def result(self) -> Graph:
-        """Returns the folded graph; the same object where nothing changed."""
-        for node in self.source.nodes:
-            self.add(node)
-        if not self.changed:
-            return self.source
-        outputs = tuple(self.renamed.get(symbol, symbol) for symbol in self.source.outputs)
-        return self.source.update(nodes=tuple(self.nodes), outputs=outputs, constants=self.constants)
-
-    def add(self, old: Node) -> None:
+    def take(self, old: Node) -> None:
         """Appends a node, or the value that it folds to."""
-        node = old
-        if not self.renamed.keys().isdisjoint(old.inputs):
-            node = old.update(inputs=tuple([self.renamed.get(symbol, symbol) for symbol in old.inputs]))
+        node = with_renamed(old, self.renamed)
         if node.graphs:
-            self.add_with_graphs(node, old)
+            self.add_with_graphs(node)
         elif not self.fold(node):
-            self.changed |= node is not old
-            self.nodes.append(node)
+            self.add(node)
+
+    def add(self, node: Node) -> None:
+        """Appends a node."""
+        self.nodes.append(node)
 
     # -- values ------------------------------------------------------------------------------------------------------
 
@@ -111,7 +100,6 @@ class _Fold:
         if value is None:
             return False
         self.constants[out] = value
-        self.changed = True
         return True
 
     def number_of(self, node: Node) -> NDArray | None:
@@ -134,20 +122,18 @@ class _Fold:
         """Lets `out` be a broadcast of a 0-d constant."""
         if out.spec.ndim == 0:
             self.constants[out] = number
-            self.changed = True
             return
         self.numbers[out] = number
         params = {"shape": out.shape, "axes": ()}
         if node.command is broadcast_to and node.inputs[0] in self.constants and dict(node.params) == params:
-            self.nodes.append(node)
+            self.add(node)
             return
         key = number.dtype, number.tobytes()
         constant = self.number_constants.get(key)
         if constant is None:
             constant = self.number_constants[key] = Symbol(TensorSpec((), number.dtype))
             self.constants[constant] = number
-        self.nodes.append(node.update(command=broadcast_to, inputs=(constant,), params=MappingProxyType(params)))
-        self.changed = True
+        self.add(node.update(command=broadcast_to, inputs=(constant,), params=MappingProxyType(params)))
 
     def value_of(self, node: Node, out: Symbol) -> NDArray | None:
         """Returns the value of a node on known values, some of them constants; None where it is large, or the command raises."""
@@ -166,7 +152,7 @@ class _Fold:
 
     # -- sub-graphs --------------------------------------------------------------------------------------------------
 
-    def add_with_graphs(self, node: Node, old: Node) -> None:
+    def add_with_graphs(self, node: Node) -> None:
         """Appends a node with sub-graphs, which learn the constants that they are given, or the sub-graph that surely runs."""
         loop = take_apart(node)
         if loop is not None:
@@ -183,9 +169,7 @@ class _Fold:
                     self.add_branch(loop, int(index))
                     return
             node = loop.node
-        node = self.folder.renew(node, {})
-        self.changed |= node is not old
-        self.nodes.append(node)
+        self.add(self.folder.renew(node, {}))
 
     def hand_in(self, loop: Loop) -> Loop:
         """Returns the loop with the constants among its captured values made constants of its sub-graphs."""
@@ -231,7 +215,7 @@ class _Fold:
         if loop.length == 0:
             for row in loop.rows:
                 empty = {"shape": row.result.shape, "dtype": row.result.dtype, "value": 0}
-                self.add(Node(command("full"), (), (row.result,), MappingProxyType(empty), source=loop.node.source))
+                self.take(Node(command("full"), (), (row.result,), MappingProxyType(empty), source=loop.node.source))
             self.rename([x.result for x in loop.carries], [x.operand for x in loop.carries])
             return
         step = Symbol(loop.counter[0].spec)
@@ -269,21 +253,19 @@ class _Fold:
     def reshape(self, x: Symbol, out: Symbol, node: Node) -> Symbol:
         """Appends `out` = `x` in the shape of `out`; returns it."""
         params = MappingProxyType({"shape": out.shape})
-        self.add(Node(command("reshape"), (x,), (out,), params, source=node.source))
+        self.take(Node(command("reshape"), (x,), (out,), params, source=node.source))
         return out
 
     def add_copy(self, graph: Graph, operands: Sequence[Symbol], results: Sequence[Symbol]) -> None:
         """Appends the nodes of a sub-graph on `operands`, whose outputs stand for `results`."""
-        self.changed = True
         nodes: list[Node] = []
         outputs = append_copy(graph, operands, nodes, self.constants)
         for node in nodes:
-            self.add(node)
+            self.take(node)
         self.rename(results, [self.renamed.get(symbol, symbol) for symbol in outputs])
 
     def rename(self, old: Sequence[Symbol], new: Sequence[Symbol]) -> None:
         """Lets readers of the `old` symbols read the `new` ones."""
-        self.changed = True
         self.renamed.update(zip(old, new, strict=True))
 
 

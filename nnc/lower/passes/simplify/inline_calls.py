@@ -6,11 +6,13 @@ own, which runs after equal nodes have been merged; until then nothing sees into
 
 from __future__ import annotations
 
+from functools import partial
+
 from nnc.base.options import Options
 from nnc.commands.control import inlines, isolated
-from nnc.graph import Graph, Node, Symbol, register_pass
+from nnc.graph import Graph, Node, register_pass
 from nnc.graph.passes import Fact
-from nnc.graph.remake import OncePerGraph, append_copy
+from nnc.graph.remake import NewGraph, OncePerGraph, append_copy, rewritten
 
 
 @register_pass("inline_calls", ensures=[Fact.INLINED])
@@ -22,7 +24,7 @@ def inline_calls(graph: Graph, options: Options) -> Graph:
     Example:
         y = call(x) {square(%0): mul(%0, %0)}  →  y = mul(x, x)
     """
-    return _Inliner(barriers=False).graph(graph)
+    return rewritten(graph, partial(_Inlined, barriers=False))
 
 
 @register_pass("inline_barriers", requires=[Fact.INLINED], ensures=[Fact.NO_CALLS], invalidates=[Fact.BARRIERS])
@@ -34,33 +36,21 @@ def inline_barriers(graph: Graph, options: Options) -> Graph:
     Example:
         y = call(x) {barrier=True} {square(%0): mul(%0, %0)}  →  y = mul(x, x)
     """
-    return _Inliner(barriers=True).graph(graph)
+    return rewritten(graph, partial(_Inlined, barriers=True))
 
 
-class _Inliner(OncePerGraph):
-    def __init__(self, barriers: bool) -> None:
-        super().__init__()
+class _Inlined(NewGraph):
+    def __init__(self, passes: OncePerGraph, graph: Graph, *, barriers: bool) -> None:
+        super().__init__(passes, graph)
         self.barriers = barriers
 
-    def rewrite(self, graph: Graph) -> Graph:
-        """`graph` with its calls inlined; the graph itself where there are none."""
-        replaced: dict[Symbol, Symbol] = {}
-        constants = dict(graph.constants)
-        nodes: list[Node] = []
-        changed = False
-        for node in graph.nodes:
-            new = self.renew(node, replaced)
-            if self._is_inlined(node):
-                changed = True
-                outputs = append_copy(new.graphs[0], new.inputs, nodes, constants)
-                replaced.update(zip(node.outputs, outputs, strict=True))
-            else:
-                changed |= new is not node
-                nodes.append(new)
-        if not changed:
-            return graph
-        outputs = tuple(replaced.get(symbol, symbol) for symbol in graph.outputs)
-        return graph.update(nodes=tuple(nodes), outputs=outputs, constants=constants)
+    def add(self, node: Node) -> None:
+        """See the base."""
+        if self._is_inlined(node):
+            outputs = append_copy(node.graphs[0], node.inputs, self.nodes, self.constants)
+            self.renamed.update(zip(node.outputs, outputs, strict=True))
+        else:
+            self.nodes.append(node)
 
     def _is_inlined(self, node: Node) -> bool:
         if not inlines.get(node.command, False) or node.command is isolated:

@@ -25,17 +25,21 @@ MATRIX, CUBE = spec((2, 3), "float32"), spec((2, 3, 4), "float32")
 # -- moving elements ---------------------------------------------------------------------------------------------------
 
 
-@rewrite_rule(samples=[sample(MATRIX, shape=(2, 3))], when=lambda x, shape: x.shape == shape)
+@rewrite_rule(root=reshape, samples=[sample(MATRIX, shape=(2, 3))], when=lambda x, shape: x.shape == shape)
 def reshape_to_itself(x: Value, *, shape: Axes) -> Any:
     return reshape(x, shape=shape), x
 
 
-@rewrite_rule(samples=[sample(MATRIX, first=(6,), second=(3, 2)), sample(MATRIX, first=(6,), second=(2, 3))])
+@rewrite_rule(
+    root=reshape, samples=[sample(MATRIX, first=(6,), second=(3, 2)), sample(MATRIX, first=(6,), second=(2, 3))]
+)
 def reshape_twice(x: Value, *, first: Axes, second: Axes) -> Any:
     return reshape(reshape(x, shape=first), shape=second), x if x.shape == second else reshape(x, shape=second)
 
 
-@rewrite_rule(samples=[sample(CUBE, permutation=(0, 1, 2))], when=lambda x, permutation: _is_identity(permutation))
+@rewrite_rule(
+    root=transpose, samples=[sample(CUBE, permutation=(0, 1, 2))], when=lambda x, permutation: _is_identity(permutation)
+)
 def transpose_nothing(x: Value, *, permutation: Axes) -> Any:
     return transpose(x, permutation=permutation), x
 
@@ -44,7 +48,7 @@ def _is_identity(permutation: Axes) -> bool:
     return tuple(permutation) == tuple(range(len(permutation)))
 
 
-@rewrite_rule(samples=[sample(CUBE, p=(1, 2, 0), q=(2, 0, 1)), sample(CUBE, p=(1, 2, 0), q=(0, 2, 1))])
+@rewrite_rule(root=transpose, samples=[sample(CUBE, p=(1, 2, 0), q=(2, 0, 1)), sample(CUBE, p=(1, 2, 0), q=(0, 2, 1))])
 def transpose_twice(x: Value, *, p: Axes, q: Axes) -> Any:
     both = tuple(p[axis] for axis in q)
     left = transpose(transpose(x, permutation=p), permutation=q)
@@ -57,6 +61,7 @@ def _moves_only_ones(x: TensorSpec, permutation: Axes) -> bool:
 
 
 @rewrite_rule(
+    root=transpose,
     samples=[sample(spec((1, 3, 1, 2), "float32"), permutation=(1, 0, 3, 2))],
     when=lambda x, permutation: _moves_only_ones(x, permutation),
 )
@@ -65,17 +70,20 @@ def transpose_ones(x: Value, *, permutation: Axes) -> Any:
     return transpose(x, permutation=permutation), x if moved == x.shape else reshape(x, shape=moved)
 
 
-@rewrite_rule(samples=[sample(MATRIX, shape=(2, 3))], when=lambda x, shape: x.shape == shape)
+@rewrite_rule(root=broadcast_to, samples=[sample(MATRIX, shape=(2, 3))], when=lambda x, shape: x.shape == shape)
 def broadcast_to_itself(x: Value, *, shape: Axes) -> Any:
     return broadcast_to(x, shape=shape), x
 
 
-@rewrite_rule(samples=[sample(MATRIX, shape=(2, 3), axes=(0, 1))], when=lambda x, shape, axes: x.shape == shape)
+@rewrite_rule(
+    root=broadcast_to, samples=[sample(MATRIX, shape=(2, 3), axes=(0, 1))], when=lambda x, shape, axes: x.shape == shape
+)
 def broadcast_axes_to_itself(x: Value, *, shape: Axes, axes: Axes) -> Any:
     return broadcast_to(x, shape=shape, axes=axes), x
 
 
 @rewrite_rule(
+    root=broadcast_to,
     samples=[sample(spec((2, 1), "float32"), shape=(2, 3), axes=(0, 1))],
     when=lambda x, shape, axes: axes == tuple(range(len(shape))),
 )
@@ -89,25 +97,27 @@ def _broadcast_twice(x: Value, first: Axes, second: Axes, inner: Axes | None, ou
     return broadcast_to(x, shape=second, axes=tuple(b[axis] for axis in a))
 
 
-@rewrite_rule(samples=[sample(spec((3,), "float32"), first=(1, 3), second=(4, 2, 3))])
+@rewrite_rule(root=broadcast_to, samples=[sample(spec((3,), "float32"), first=(1, 3), second=(4, 2, 3))])
 def broadcast_twice(x: Value, *, first: Axes, second: Axes) -> Any:
     left = broadcast_to(broadcast_to(x, shape=first), shape=second)
     return left, _broadcast_twice(x, first, second, None, None)
 
 
-@rewrite_rule(samples=[sample(spec((3,), "float32"), first=(3, 2), second=(4, 3, 2), axes=(0,))])
+@rewrite_rule(root=broadcast_to, samples=[sample(spec((3,), "float32"), first=(3, 2), second=(4, 3, 2), axes=(0,))])
 def broadcast_axes_then_leading(x: Value, *, first: Axes, second: Axes, axes: Axes) -> Any:
     left = broadcast_to(broadcast_to(x, shape=first, axes=axes), shape=second)
     return left, _broadcast_twice(x, first, second, axes, None)
 
 
-@rewrite_rule(samples=[sample(spec((3,), "float32"), first=(2, 3), second=(2, 4, 3), axes=(0, 2))])
+@rewrite_rule(root=broadcast_to, samples=[sample(spec((3,), "float32"), first=(2, 3), second=(2, 4, 3), axes=(0, 2))])
 def broadcast_leading_then_axes(x: Value, *, first: Axes, second: Axes, axes: Axes) -> Any:
     left = broadcast_to(broadcast_to(x, shape=first), shape=second, axes=axes)
     return left, _broadcast_twice(x, first, second, None, axes)
 
 
-@rewrite_rule(samples=[sample(spec((3,), "float32"), first=(3, 2), second=(3, 4, 2), inner=(0,), outer=(0, 2))])
+@rewrite_rule(
+    root=broadcast_to, samples=[sample(spec((3,), "float32"), first=(3, 2), second=(3, 4, 2), inner=(0,), outer=(0, 2))]
+)
 def broadcast_axes_twice(x: Value, *, first: Axes, second: Axes, inner: Axes, outer: Axes) -> Any:
     left = broadcast_to(broadcast_to(x, shape=first, axes=inner), shape=second, axes=outer)
     return left, _broadcast_twice(x, first, second, inner, outer)
@@ -127,6 +137,7 @@ def _inserted(x: TensorSpec, middle: Axes) -> Axes | None:
 
 
 @rewrite_rule(
+    root=broadcast_to,
     samples=[sample(spec((2, 4), "float32"), middle=(2, 1, 4), shape=(2, 3, 4))],
     when=lambda x, middle, shape: _inserted(x, middle) is not None,
 )
@@ -137,6 +148,7 @@ def broadcast_inserted_axes(x: Value, *, middle: Axes, shape: Axes) -> Any:
 
 
 @rewrite_rule(
+    root=slice_,
     samples=[sample(CUBE, start=(0, 0, 0), limit=(2, 3, 4), stride=(1, 1, 1))],
     when=lambda x, start, limit, stride: limit == x.shape and not any(start) and all(s == 1 for s in stride),
 )
@@ -145,6 +157,7 @@ def slice_everything(x: Value, *, start: Axes, limit: Axes, stride: Axes) -> Any
 
 
 @rewrite_rule(
+    root=slice_,
     samples=[sample(spec((18,), "float32"), a=(1,), b=(17,), s=(2,), c=(3,), d=(8,), t=(4,))],
 )
 def slice_twice(x: Value, *, a: Axes, b: Axes, s: Axes, c: Axes, d: Axes, t: Axes) -> Any:
@@ -155,22 +168,25 @@ def slice_twice(x: Value, *, a: Axes, b: Axes, s: Axes, c: Axes, d: Axes, t: Axe
     return left, slice_(x, start=tuple(map(min, start, limit)), limit=limit, stride=stride)
 
 
-@rewrite_rule(samples=[sample(MATRIX, axes=())], when=lambda x, axes: all(x.shape[axis] == 1 for axis in axes))
+@rewrite_rule(
+    root=flip, samples=[sample(MATRIX, axes=())], when=lambda x, axes: all(x.shape[axis] == 1 for axis in axes)
+)
 def flip_nothing(x: Value, *, axes: Axes) -> Any:
     return flip(x, axes=axes), x
 
 
-@rewrite_rule(samples=[sample(MATRIX, axes=(1,))])
+@rewrite_rule(root=flip, samples=[sample(MATRIX, axes=(1,))])
 def flip_twice(x: Value, *, axes: Axes) -> Any:
     return flip(flip(x, axes=axes), axes=axes), x
 
 
-@rewrite_rule(samples=[sample(MATRIX, axis=1)])
+@rewrite_rule(root=concatenate, samples=[sample(MATRIX, axis=1)])
 def join_nothing(x: Value, *, axis: int) -> Any:
     return concatenate(x, axis=axis), x
 
 
 @rewrite_rule(
+    root=pad,
     samples=[sample(MATRIX, spec((), "float32"), low=(0, 0), high=(0, 0), interior=(0, 0))],
     when=lambda x, value, low, high, interior: _pads_nothing(x, low, high, interior),
 )
@@ -196,7 +212,9 @@ def _reduction_of_ones(command: Command, names: Iterable[str]) -> RewriteRule:
     variables = [spec((2, 1, 3, 1), name) for name in names]
     cases = enumerate(product(variables, ((1, 3), ())))
     samples = [Sample((x,), {"axes": axes}, form=i == 0) for i, (x, axes) in cases]
-    return rewrite_rule(samples=samples, when=lambda x, axes: all(x.shape[axis] == 1 for axis in axes))(rule)
+    return rewrite_rule(root=command, samples=samples, when=lambda x, axes: all(x.shape[axis] == 1 for axis in axes))(
+        rule
+    )
 
 
 REDUCTIONS_OF_ONES = (
@@ -216,6 +234,7 @@ def _moved(axes: Axes, permutation: Axes) -> Axes:
 
 
 @rewrite_rule(
+    root=dot,
     samples=[sample(MATRIX, spec((4, 2), "float32"), p=(1, 0), contract=((1,), (1,)))],
     when=lambda x, y, p, contract: _free_stay(x, p, contract[0]),
 )
@@ -225,6 +244,7 @@ def product_of_transpose(x: Value, y: Value, *, p: Axes, contract: AxesPair) -> 
 
 
 @rewrite_rule(
+    root=dot,
     samples=[sample(spec((4, 2), "float32"), MATRIX, p=(1, 0), contract=((1,), (1,)))],
     when=lambda x, y, p, contract: _free_stay(y, p, contract[1]),
 )
@@ -234,6 +254,7 @@ def product_with_transpose(x: Value, y: Value, *, p: Axes, contract: AxesPair) -
 
 
 @rewrite_rule(
+    root=dot,
     samples=[sample(CUBE, CUBE, p=(0, 2, 1), contract=((1,), (2,)), batch=((0,), (0,)))],
     when=lambda x, y, p, contract, batch: _free_stay(x, p, (*contract[0], *batch[0])),
 )
@@ -244,6 +265,7 @@ def batched_product_of_transpose(x: Value, y: Value, *, p: Axes, contract: AxesP
 
 
 @rewrite_rule(
+    root=dot,
     samples=[sample(CUBE, CUBE, p=(0, 2, 1), contract=((2,), (1,)), batch=((0,), (0,)))],
     when=lambda x, y, p, contract, batch: _free_stay(y, p, (*contract[1], *batch[1])),
 )
@@ -262,6 +284,7 @@ def _changes_places(x: TensorSpec, y: TensorSpec, contract: AxesPair, batch: Axe
 
 
 @rewrite_rule(
+    root=transpose,
     samples=[
         sample(MATRIX, spec((3, 4), "float32"), contract=((1,), (0,)), batch=((), ()), p=(1, 0)),
         sample(CUBE, spec((2, 3, 5), "float32"), contract=((0, 1), (0, 1)), batch=((), ()), p=(1, 0)),

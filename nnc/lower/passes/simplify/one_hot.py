@@ -15,7 +15,7 @@ from nnc.commands.normalize import PICK_MODES
 from nnc.commands.rules import expansion
 from nnc.graph import Graph, Node, Symbol
 from nnc.graph.registry import scalar
-from nnc.graph.remake import OncePerGraph, Remake
+from nnc.graph.remake import Remake, rewritten
 from nnc.lower.passes.simplify.algebra import is_lossless
 
 _LEAST = 16  # with fewer classes, a product is faster than adding up rows one by one
@@ -34,12 +34,7 @@ def one_hot(graph: Graph, options: Options) -> Graph:
     Example:
         h = equal(broadcast(y), count); t = convert(h); z = dot(t, table)  →  z = gather(table, y)
     """
-    return _OneHot().graph(graph)
-
-
-class _OneHot(OncePerGraph):
-    def rewrite(self, graph: Graph) -> Graph:
-        return _OneHotProducts(self, graph).result()
+    return rewritten(graph, _OneHotProducts)
 
 
 class _Labels(NamedTuple):

@@ -6,9 +6,7 @@ The commands take any number of parts, so these are no equations of a fixed numb
 from __future__ import annotations
 
 from bisect import insort
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
@@ -20,11 +18,11 @@ from nnc.graph import Attribute, Box, Graph, Node, Symbol, register_pass
 from nnc.graph.graph import NDArray
 from nnc.graph.passes import Fact
 from nnc.graph.registry import joined
-from nnc.graph.remake import OncePerGraph
+from nnc.graph.remake import NewGraph, OncePerGraph, rewritten
 
 Found = Node | Symbol | None
 
-shortened: Attribute[Callable[[Node, _KnownJoins], Found]] = Attribute(
+shortened: Attribute[Callable[[Node, KnownJoins], Found]] = Attribute(
     "shortened",
     "(node, facts of the graph) -> the symbol or node that stands for a node of parts of tensors; None where it stays",
 )
@@ -41,33 +39,10 @@ def parts(graph: Graph, options: Options) -> Graph:
     Example:
         a = concatenate(x, y); b = slice(a) of the rows of y  →  a = concatenate(x, y); b = y
     """
-    return _Cutter().graph(graph)
+    return rewritten(graph, KnownJoins)
 
 
-class _Cutter(OncePerGraph):
-    def rewrite(self, graph: Graph) -> Graph:
-        known = _KnownJoins(graph)
-        renamed: dict[Symbol, Symbol] = {}
-        nodes: list[Node] = []
-        changed = False
-        for old in graph.nodes:
-            node = self.renew(old, renamed)
-            found = known.shorter(node)
-            while isinstance(found, Node):
-                node, found = found, known.shorter(found)
-            changed |= node is not old or found is not None
-            if isinstance(found, Symbol):
-                renamed[node.outputs[0]] = found
-                continue
-            nodes.append(node)
-            known.add(node)
-        if not changed:
-            return graph
-        outputs = tuple(renamed.get(symbol, symbol) for symbol in graph.outputs)
-        return graph.update(nodes=tuple(nodes), outputs=outputs)
-
-
-def _slice(node: Node, known: _KnownJoins) -> Found:
+def _slice(node: Node, known: KnownJoins) -> Found:
     """Returns a slice of a join that lies within one part is a slice of that part."""
     join = known.writers.get(node.inputs[0])
     if join is None or join.command not in joined or not node.outputs[0].spec.size:
@@ -87,26 +62,29 @@ def _slice(node: Node, known: _KnownJoins) -> Found:
     return None
 
 
-class _KnownJoins:
-    """The nodes of a graph so far: the writers of symbols, and the nodes that join tensors along an axis, found by their first
-    part.
-    """
+class KnownJoins(NewGraph):
+    """The new graph so far: the writers of symbols, and the nodes that join tensors along an axis, found by their first part."""
 
-    def __init__(self, graph: Graph) -> None:
-        self._graph = graph
-        self.constants = graph.constants
+    def __init__(self, passes: OncePerGraph, graph: Graph) -> None:
+        super().__init__(passes, graph)
         self.writers: dict[Symbol, Node] = {}
         self._first: dict[Symbol, tuple[Symbol, ...]] = {}  # operands of a node when it was counted
         self._parts: dict[tuple[int, Symbol], tuple[Symbol, ...]] = {}
         self._whole: dict[tuple[int, tuple[Symbol, ...]], Symbol] = {}
         self._lengths: dict[tuple[int, Symbol, Symbol], list[int]] = {}  # of joins that begin with two symbols
 
-    @cached_property
-    def _readers(self) -> Mapping[Symbol, int]:
-        """Counts the reads of each symbol."""
-        return Counter([*(symbol for node in self._graph.nodes for symbol in node.inputs), *self._graph.outputs])
-
     def add(self, node: Node) -> None:
+        """Appends a node, or the one that stands for it, unless a symbol does."""
+        found = self.shorter(node)
+        while isinstance(found, Node):
+            node, found = found, self.shorter(found)
+        if isinstance(found, Symbol):
+            self.renamed[node.outputs[0]] = found
+        else:
+            self.nodes.append(node)
+            self._note(node)
+
+    def _note(self, node: Node) -> None:
         """Takes note of a node."""
         self.writers.update(dict.fromkeys(node.outputs, node))
         if node.command is not concatenate:
@@ -148,7 +126,7 @@ class _KnownJoins:
         read = self._first.setdefault(node.outputs[0], node.inputs)
         for length in reversed(self._lengths.get((axis, flat[0], flat[1]), ()) if len(flat) > 2 else ()):
             join = self._whole.get((axis, flat[:length])) if length < len(flat) else None
-            if join is not None and self._readers[join] > read.count(join):
+            if join is not None and self.reads[join] > read.count(join):
                 return (join, *flat[length:])
         return flat
 
@@ -181,7 +159,7 @@ def _as_one_slice(
     return first.inputs[0], {**first.params, "limit": limit}
 
 
-def _assemble(node: Node, known: _KnownJoins) -> Found:
+def _assemble(node: Node, known: KnownJoins) -> Found:
     """Parts that are zeros or empty go, since elements that no part covers are 0; a part that covers everything is the result."""
     kept = [
         (symbol, box)
@@ -196,7 +174,7 @@ def _assemble(node: Node, known: _KnownJoins) -> Found:
     return node.update(inputs=tuple(symbol for symbol, _ in kept), params=MappingProxyType(params))
 
 
-def _is_zero(symbol: Symbol, known: _KnownJoins) -> bool:
+def _is_zero(symbol: Symbol, known: KnownJoins) -> bool:
     """Whether a tensor is +0 everywhere, bit for bit."""
     node = known.writers.get(symbol)
     if node is not None and is_view(node):
@@ -205,7 +183,7 @@ def _is_zero(symbol: Symbol, known: _KnownJoins) -> bool:
     return value is not None and value.ndim == 0 and not any(value.tobytes())
 
 
-def _dynamic_slice(node: Node, known: _KnownJoins) -> Found:
+def _dynamic_slice(node: Node, known: KnownJoins) -> Found:
     """Returns a slice whose place is known is an ordinary one, which needs no memory."""
     x, sizes = node.inputs[0], node.params["sizes"]
     start = _places(node.inputs[1:], x.shape, sizes, node.params["mode"], known.constants)
@@ -216,7 +194,7 @@ def _dynamic_slice(node: Node, known: _KnownJoins) -> Found:
     return node.update(command=slice_, inputs=(x,), params=MappingProxyType(params))
 
 
-def _dynamic_update_slice(node: Node, known: _KnownJoins) -> Found:
+def _dynamic_update_slice(node: Node, known: KnownJoins) -> Found:
     """Replaces a write that covers the whole tensor by the update."""
     x, update, *starts = node.inputs
     if x.shape != update.shape:

@@ -14,7 +14,7 @@ from nnc.commands.rules import Quotient
 from nnc.graph import Graph, Node, Symbol, apply_rules, command, register_pass
 from nnc.graph.graph import NDArray
 from nnc.graph.passes import Fact
-from nnc.graph.remake import OncePerGraph
+from nnc.graph.remake import NewGraph, OncePerGraph, rewritten
 from nnc.lower.passes.simplify.algebra import ARITHMETIC
 from nnc.lower.passes.simplify.moves import MOVES
 
@@ -30,36 +30,32 @@ def simplify(graph: Graph, options: Options) -> Graph:
     Example:
         a = neg(x); b = neg(a); c = stop_gradient(b); return c  →  return x
     """
-    return apply_rules(_Reciprocals().graph(graph), RULES, exact=True)
+    return apply_rules(rewritten(graph, _Reciprocals), RULES, exact=True)
 
 
-class _Reciprocals(OncePerGraph):
+class _Reciprocals(NewGraph):
     """Turns quotients by a power of two into products, which are faster and equal; a rule would be one for each number."""
 
-    def rewrite(self, graph: Graph) -> Graph:
-        constants = dict(graph.constants)
-        numbers: dict[Symbol, NDArray] = {
-            s: x for s, x in constants.items() if x.ndim == 0 and dtypes.is_known(x.dtype)
-        }
-        nodes: list[Node] = []
-        for node in graph.nodes:
-            if is_view(node) and node.inputs[0] in numbers:
-                numbers[node.outputs[0]] = numbers[node.inputs[0]]
-            divisor = numbers.get(node.inputs[1]) if element_as(node.command, Quotient) else None
-            inverse = _exact_inverse(divisor) if divisor is not None else None
-            if inverse is not None:
-                factor = Symbol(node.outputs[0].spec.update(shape=()))
-                constants[factor] = inverse
-                if node.outputs[0].spec.ndim:
-                    spread = Symbol(node.outputs[0].spec)
-                    params = MappingProxyType({"shape": spread.shape, "axes": ()})
-                    nodes.append(Node(command("broadcast_to"), (factor,), (spread,), params, source=node.source))
-                    factor = spread
-                node = node.update(command=command("mul"), inputs=(node.inputs[0], factor))
-            nodes.append(self.renew(node, {}) if node.graphs else node)
-        if len(nodes) == len(graph.nodes) and all(a is b for a, b in zip(nodes, graph.nodes, strict=True)):
-            return graph
-        return graph.update(nodes=tuple(nodes), constants=constants)
+    def __init__(self, passes: OncePerGraph, graph: Graph) -> None:
+        super().__init__(passes, graph)
+        self.numbers = {s: x for s, x in graph.constants.items() if x.ndim == 0 and dtypes.is_known(x.dtype)}
+
+    def add(self, node: Node) -> None:
+        """See the base."""
+        if is_view(node) and node.inputs[0] in self.numbers:
+            self.numbers[node.outputs[0]] = self.numbers[node.inputs[0]]
+        divisor = self.numbers.get(node.inputs[1]) if element_as(node.command, Quotient) else None
+        inverse = _exact_inverse(divisor) if divisor is not None else None
+        if inverse is not None:
+            factor = Symbol(node.outputs[0].spec.update(shape=()))
+            self.constants[factor] = inverse
+            if node.outputs[0].spec.ndim:
+                spread = Symbol(node.outputs[0].spec)
+                params = MappingProxyType({"shape": spread.shape, "axes": ()})
+                self.nodes.append(Node(command("broadcast_to"), (factor,), (spread,), params, source=node.source))
+                factor = spread
+            node = node.update(command=command("mul"), inputs=(node.inputs[0], factor))
+        self.nodes.append(node)
 
 
 def _exact_inverse(divisor: NDArray) -> NDArray | None:

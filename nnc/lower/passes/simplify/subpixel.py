@@ -148,6 +148,7 @@ _MAPS = spec((1, 16, 6, 5), "float32"), spec((16, 1, 5, 4), "float32")
 
 
 @rewrite_rule(
+    root=conv_input_grad,
     exact=False,
     when=_blocks_pay,
     samples=[

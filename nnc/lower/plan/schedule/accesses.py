@@ -7,8 +7,7 @@ planned memory are of this kind. Effects and tapes, which have no address, get a
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from nnc.commands.rules import SILENT_EFFECTS
 from nnc.graph import Command
@@ -19,8 +18,7 @@ from nnc.lower.plan.stages import Branches, Kind, Loop, Planned, Step, View
 ARENA, EFFECTS, TAPES = -1, -2, -3  # memories that are no single buffer
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
+class Access(NamedTuple):
     """Bytes from `first` up to `end` of a memory: `ARENA`, `EFFECTS`, `TAPES`, or the number of a buffer outside the arena."""
 
     memory: int

@@ -289,9 +289,5 @@ class Rotation:
 
     def _check_row(self, where: str) -> None:
         if self.single:
-            raise user_error(
-                ShapeError,
-                where,
-                "it is a single rotation.",
-                fix="pass (n, 4) quaternions, or Rotation.concatenate([r]).",
-            )
+            problem = "it is a single rotation."
+            raise user_error(ShapeError, where, problem, fix="pass (n, 4) quaternions, or Rotation.concatenate([r]).")

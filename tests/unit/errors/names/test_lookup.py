@@ -221,3 +221,12 @@ def test_asking_for_submodules_imports_no_others() -> None:
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
         == "False"
     )
+
+
+def test_importing_nnc_reads_only_the_methods_of_tensors() -> None:
+    code = (
+        "import nnc; from nnc.errors.names.tables import _read; "
+        "print(_read.cache_info().currsize); _read('torch.Tensor'); print(_read.cache_info().misses)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["1", "1"]

@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -97,6 +99,20 @@ def test_there_are_many_rows_and_each_library_has_some() -> None:
     assert min(len(rows) for rows in TABLES.values()) > 5
     assert set(SOURCES) >= {"nnc", "nnc.numpy", "nnc.nn", "nnc.optim", "nnc.random", "nnc.tree"}
     assert {source for sources in SOURCES.values() for source in sources} <= set(TABLES)
+
+
+def test_each_file_is_a_table_and_names_nothing_twice() -> None:
+    files = list((Path(nnc.errors.names.__file__).parent / "libraries").iterdir())
+    assert {file.name for file in files} == {f"{source}.json" for source in TABLES}
+    for file in files:
+        names = [name for name, _ in json.loads(file.read_text(encoding="utf-8"), object_pairs_hook=list)]
+        assert len(names) == len(set(names)), file
+
+
+def test_a_module_without_a_table_is_told() -> None:
+    assert "numpy" not in TABLES and TABLES.get("numpy") is None
+    with pytest.raises(KeyError, match="numpy"):
+        TABLES["numpy"]
 
 
 def test_a_row_of_the_module_that_its_users_come_from_is_found_first() -> None:

@@ -44,9 +44,9 @@ def test_gradients_of_nested_loops_are_those_of_single_commands(f: Any, monkeypa
     x = np.asarray([1.0, 2.0, 3.0])
     made: list[Graph] = []
 
-    def watched(graph: Graph, lower_graph: Any) -> Any:
+    def watched(graph: Graph, lower_graph: Any, native: bool) -> Any:
         made.append(graph)
-        fast = tape_program(graph, lower_graph)
+        fast = tape_program(graph, lower_graph, native)
 
         def run(values: Any) -> Any:
             found, wanted = fast(values), run_graph(graph, values)

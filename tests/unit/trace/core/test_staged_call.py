@@ -435,3 +435,14 @@ def test_effects_come_about_in_each_call_also_without_operands():
 
     graph = nnc.make_graph(lambda x: f(f(f(x))))(numbers(3))
     assert [node.params["name"] for node in graph.nodes if node.command is check_finite] == ["zeros", "x"] * 3
+
+
+def test_weak_values_that_a_repeated_call_differentiates_stay_weak():
+    def f(a):
+        return nnp.sum(nnp.stack([a, a * 3])) * 0.5
+
+    for run in (nnc.value_and_grad(f), nnc.compile(nnc.value_and_grad(f))):
+        assert [(x.dtype, bool(x.weak), float(x)) for x in run(0.1)] == [
+            (np.float32, True, 0.2),
+            (np.float32, True, 2.0),
+        ]

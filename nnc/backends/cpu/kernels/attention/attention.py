@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from nnc.backends.cpu.kernels.attention.blocks import MatrixPlace
 from nnc.backends.cpu.kernels.attention.scores import (
@@ -74,8 +73,7 @@ def _native(step: Step, machine: Target) -> Native | None:
     return printer.native()
 
 
-@dataclass(frozen=True)
-class _State:
+class _State(NamedTuple):
     """The running results of a block's queries, which are in lanes: greatest scores, sums, the factors by which earlier sums are to
     be scaled, and weighted values.
     """

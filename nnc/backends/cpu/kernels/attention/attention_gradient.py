@@ -15,8 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from nnc.backends.cpu.kernels.attention.attention import is_printed
 from nnc.backends.cpu.kernels.attention.blocks import MatrixPlace, copy_rows
@@ -244,7 +243,9 @@ class _Gradient:
         with code.loop(0, n) as j:
             total = code.constant(0, block.tiling.wide, block.tiling.lanes)
             for w in range(block.vectors):
-                x = code.mul(block.load(weights, j, w), code.sub(block.load(changes, j, w), block.load(products, 0, w)))
+                weight = block.load(weights, j, w)
+                x = code.mul(weight, code.sub(block.load(changes, j, w), block.load(products, 0, w)))
+                x = code.select(code.compare("eq", weight, code.like(x, 0)), weight, x)  # also beside NaN
                 block.store(changes, j, w, code.mul(x, code.like(x, scale)))
                 total = code.add(total, code.select(block.inside(w), x, code.like(x, 0))) if self.bias else total
             if self.bias:
@@ -288,7 +289,7 @@ class _Gradient:
                     continue
                 i = stack.enter_context(code.loop(0, size))
                 number = code.add(number, code.mul(i, code.integer(step)))
-                target = replace(target, pointer=code.offset(target.pointer, times(code, i, view.strides[axis])))
+                target = target._replace(pointer=code.offset(target.pointer, times(code, i, view.strides[axis])))
             lanes = tiling.lanes
 
             def columns(at: Bound, width: int) -> None:
@@ -313,8 +314,7 @@ class _Gradient:
                 columns(form.keys // lanes * lanes, form.keys % lanes)
 
 
-@dataclass(frozen=True)
-class _Here:
+class _Here(NamedTuple):
     """The meeting of a span of keys, begin..end, with a head of queries: the head's number, pointers for it and for the one after
     it, the span's keys (1) and values (2) without gaps, and the sums of their gradients.
     """

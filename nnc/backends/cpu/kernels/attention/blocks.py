@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from nnc.backends.cpu.kernels.products.tiles import TEXTS, alone
 from nnc.backends.cpu.kernels.vectors import masks_of, read_row, write_row
@@ -25,8 +26,7 @@ MOST_ROWS = 8
 _NEAR = 4  # rows that are reached from one pointer, with few registers
 
 
-@dataclass(frozen=True)
-class MatrixPlace:
+class MatrixPlace(NamedTuple):
     """The place of a matrix: its first element, bytes between rows and between columns, and the dtype in memory."""
 
     pointer: str
@@ -50,8 +50,7 @@ class MatrixPlace:
         return MatrixPlace(pointer, self.row, self.column, self.dtype)
 
 
-@dataclass(frozen=True)
-class Tiling:
+class Tiling(NamedTuple):
     """The dtype of sums, and how blocks are cut: into tiles of a few rows by at most `vectors` of so many lanes."""
 
     machine: Target
@@ -133,8 +132,7 @@ class Helpers:
             self.printer.call(code, function, rows, offset, turned.at(code, first).pointer, turned.row, left)
 
 
-@dataclass(frozen=True)
-class _ProductCode:
+class _ProductCode(NamedTuple):
     """The constants of a function that computes products: `c = a @ b` with rows of b and c as vectors."""
 
     tiling: Tiling

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from nnc.backends.cpu.kernels.attention.blocks import MOST_ROWS, Helpers, MatrixPlace, Tiling, copy_rows
 from nnc.backends.cpu.kernels.vectors import cases, split
@@ -27,8 +28,7 @@ from nnc.lower.kernels.math.terms import Term
 from nnc.lower.plan.stages import View
 
 
-@dataclass(frozen=True)
-class Extra:
+class Extra(NamedTuple):
     """A bias or a mask: its name, bytes between elements of neighbouring queries and keys (0: shared), and its dtype."""
 
     name: str
@@ -155,8 +155,7 @@ def print_blocks(
     printer.parts(total, max(1, printer.machine.products.part_volume // max(1, form.volume)), part)
 
 
-@dataclass(frozen=True)
-class Tokens:
+class Tokens(NamedTuple):
     """An operand with tokens: its view, where a block's head begins, and where the next block's head does."""
 
     view: View
@@ -368,7 +367,10 @@ class QueryBlock:
         with self.each_vector() as v:
             shift = self.load(shifts, 0, v)
             with code.loop(0, n) as j:
-                self.store(scores, j, v, exponential(code, code.sub(self.load(scores, j, v), shift)))
+                x = self.load(scores, j, v)
+                is_none = code.compare("eq", x, code.like(x, -math.inf))  # its weight is 0 also where the sum is NaN
+                weight = exponential(code, code.sub(x, shift))
+                self.store(scores, j, v, code.select(is_none, code.like(x, 0), weight))
 
     def print_products(
         self, rows: MatrixPlace, packed: MatrixPlace, out: MatrixPlace, n: Value, features: int, *, adds: bool = False,

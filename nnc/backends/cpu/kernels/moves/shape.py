@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from nnc.backends.copies import inner_part, joined, shown
 from nnc.backends.moves import fill_box, is_tiny, move_box
 from nnc.backends.printer import Printer, add_native
@@ -18,9 +20,9 @@ join_many = later(f"{__package__}.joins", "join_many")
 _PRINTED = 32  # operands of a join that are copied one after the other: LLVM's time for those grows with their square
 
 
-def _shown(step: Step, machine: Target) -> Native | None:
+def _shown(step: Step, machine: Target, in_order: bool = False) -> Native | None:
     """Copies the operand as it is shown."""
-    found = shown(step)
+    found = shown(step, in_order)
     if found is None:
         return None
     (source, target), printer = found, Printer(step, machine)
@@ -79,8 +81,9 @@ def _add_view(target: Command) -> None:
         add_native(target.name, _shown)
 
 
-for _name in ("reshape", "copy", "reorder"):
-    add_native(_name, _shown)
+add_native("reshape", partial(_shown, in_order=True))
+add_native("copy", _shown)
+add_native("reorder", _shown)
 restride.follow(_add_view)
 add_native("concatenate", _concatenate)
 add_native("pad", _pad)

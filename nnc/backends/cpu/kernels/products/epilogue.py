@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from nnc.backends.cpu.kernels.products.gemm import Shape, oriented_for_tiles, print_tiles, shape_of
 from nnc.backends.cpu.kernels.products.tiles import Destination
@@ -31,8 +31,7 @@ from nnc.lower.kernels.native import PRINTED, Native
 from nnc.lower.plan.stages import Step, View, row_major
 
 
-@dataclass(frozen=True)
-class _FusedFinish:
+class _FusedFinish(NamedTuple):
     """Computes the epilogue, row by row of the sums."""
 
     epilogue: Epilogue

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from nnc.backends.cpu.kernels.products.tiles import (
     Destination,
@@ -37,8 +36,7 @@ from nnc.lower.kernels.cascade import Cut, cut_of
 _NUMBERS = "first", "end", "width"  # numbers that a kernel takes which finishes rows
 
 
-@dataclass(frozen=True)
-class Shape:
+class Shape(NamedTuple):
     """The tiling of a product: parts of `chunk` rows by `group` panels of columns, and those into tiles. `shared`: tiles and
     panels are computed by functions that products share.
     """
@@ -228,8 +226,7 @@ def _room_for_sums(code: Code, product: Product, shape: Shape) -> Destination:
     return Destination(code.room(rows * tile.row_bytes), tile.row_bytes, tile.wide.itemsize, tile.wide)
 
 
-@dataclass(frozen=True)
-class _Part:
+class _Part(NamedTuple):
     """A part of a product: panels of `width` columns together, and rows, with pointers to the operands, the result and the
     tensors that `finish` reads. `finish` finds the sums at `sums`.
     """
@@ -264,7 +261,7 @@ class _Part:
 
             def block(first: Bound, terms: int) -> None:
                 a, b = code.offset(x, times(code, first, inner.x)), code.offset(y, times(code, first, inner.y))
-                self._block(a, b, [replace(inner, size=terms)], more=True)
+                self._block(a, b, [inner._replace(size=terms)], more=True)
 
             most = tile.machine.products.panel_terms
             whole = inner.size // most * most
@@ -311,9 +308,8 @@ class _Part:
             if product.columns.size % tile.width:
                 width = code.intrinsic("smin", code.integer(width), code.integer(minus(code, self.width, column)))
             yield (
-                replace(
-                    self,
-                    shape=replace(self.shape, group=1),
+                self._replace(
+                    shape=self.shape._replace(group=1),
                     pointers=_moved(code, self.pointers, product.columns, column),
                     buffer=code.offset(self.buffer, times(code, panel, self.shape.panel_bytes(product))),
                     width=width,
@@ -385,7 +381,7 @@ class _Part:
         code, target, finish = self.code, self.target, self.finish
         x = code.offset(x, times(code, at, self.product.rows.x))
         if finish is None or more:
-            target = replace(target, pointer=code.offset(target.pointer, times(code, at, target.row)))
+            target = target._replace(pointer=code.offset(target.pointer, times(code, at, target.row)))
             self._sums(x, y, target, depth, high, rows, more=more, packs=packs)
             return
         steps = self.product.rows.more
@@ -403,7 +399,7 @@ class _Part:
         code = Code("KERNEL", [*(("ptr", name) for name in ("sums", *names)), *(("i64", n) for n in _NUMBERS)])
         start, stop, width = (Value(f"%{name}", dtypes.int64) for name in _NUMBERS)
         masks = tile.masks(code, tile.width if self.is_full else width)
-        finish.rows(code, replace(sums, pointer="%sums"), [f"%{name}" for name in names], start, stop, masks)
+        finish.rows(code, sums._replace(pointer="%sums"), [f"%{name}" for name in names], start, stop, masks)
         self.printer.call(self.code, alone(code), sums.pointer, *pointers, first, end, self.width)
 
     def _sums(
@@ -419,11 +415,11 @@ class _Part:
         packs: bool,
     ) -> None:
         code, product = self.code, self.product
-        tile = replace(self.shape.tile, rows=high, packed=self.shape.tile.packed and not packs)
+        tile = self.shape.tile._replace(rows=high, packed=self.shape.tile.packed and not packs)
         cut = _cut([terms.size for terms in depth], tile.machine.products) if dtypes.is_float(tile.wide) else None
         if self.shape.shared:
             if self.is_full and tile.dtype == tile.wide:  # a panel is read like any matrix
-                tile = replace(tile, packed=False)
+                tile = tile._replace(packed=False)
             turned, masked = product.rows.x == tile.dtype.itemsize, not self.is_full
             kind = tile, target.dtype, len(depth)
             function = shared_sums(*kind, masked=masked, more=more, packs=packs, turned=turned, cut=cut)

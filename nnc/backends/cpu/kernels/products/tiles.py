@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -26,8 +25,7 @@ from nnc.lower.kernels.native import Native
 TEXTS = 256  # kernels of one form, for tiles and distances, whose texts are remembered
 
 
-@dataclass(frozen=True)
-class Tile:
+class Tile(NamedTuple):
     """Sums in registers: `rows` by `vectors` of `lanes`, of operands of dtype `dtype`, the right one of which may be `packed`."""
 
     machine: Target
@@ -55,8 +53,7 @@ class Tile:
         return masks_up_to(code, self.lanes, self.vectors, width)
 
 
-@dataclass(frozen=True)
-class Destination:
+class Destination(NamedTuple):
     """The memory that sums are written to: a pointer, and the bytes to the next row and to the next column."""
 
     pointer: str
@@ -303,7 +300,7 @@ def shared_sums(
     with code.loop(0, rows, tile.rows) as i:
         first = code.intrinsic("smin", i, code.sub(rows, code.integer(tile.rows)))
         moved = factors._replace(x=code.offset("%x", times(code, first, row_x)))
-        place = replace(target, pointer=code.offset("%out", code.mul(first, row_out)))
+        place = target._replace(pointer=code.offset("%out", code.mul(first, row_out)))
         panel = "%panel" if packs else None
         print_sums(code, tile, moved, place, depth, masks, more=more, panel=panel, cut=cut)
     return alone(code)

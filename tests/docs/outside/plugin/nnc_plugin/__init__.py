@@ -13,7 +13,7 @@ import numpy as np
 
 from nnc.base import dtypes
 from nnc.commands import elementwise as ew
-from nnc.commands.rules import batch_elementwise, check_dtype
+from nnc.commands.rules import batch_leading, check_dtype
 from nnc.graph import (
     Attribute,
     Command,
@@ -67,7 +67,7 @@ def add_softsign() -> Command:
             infer=softsign_infer,
             reference=softsign_reference,
             derivative=Derivative(softsign_jvp),
-            batch=batch_elementwise("softsign"),
+            batch=batch_leading("softsign"),
         ),
     )
 

@@ -22,7 +22,7 @@ FEW = settings(max_examples=settings.default.max_examples // 4)
 NAMES = ("cumsum", "cumprod", "cummax", "cummin")
 SHAPES = (((20,), 0), ((70, 40), 0), ((5, 6, 7), 1), ((0, 4), 1), ((3, 260), 1), ((2, 130), 1))
 KINDS = ("bool", "int8", "uint16", "int64", "float16", "bfloat16", "float32", "float64")
-SHORT_PARTS = replace(GPU, grids=replace(GPU.grids, part_elements=500, part_rows=2))  # parts that are interpreted fast
+SHORT_PARTS = replace(GPU, grids=GPU.grids._replace(part_elements=500, part_rows=2))  # parts that are interpreted fast
 TOLERANCE = {"float16": 1e-3, "bfloat16": 8e-3, "float32": 2e-6, "float64": 1e-14}
 
 

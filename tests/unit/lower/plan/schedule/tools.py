@@ -18,7 +18,9 @@ from nnc.graph import Graph, GraphBuilder, Symbol
 from nnc.lower.plan.schedule.accesses import step_accesses
 from nnc.lower.plan.schedule.assign import find_signals
 from nnc.lower.plan.schedule.dependencies import find_dependencies
-from nnc.lower.plan.schedule.types import Schedule
+from nnc.lower.plan.schedule.races import happened_before
+from nnc.lower.plan.schedule.reduction import follows
+from nnc.lower.plan.schedule.types import Schedule, Signal
 from nnc.lower.plan.stages import Planned
 from nnc.run.program import Program
 
@@ -84,3 +86,24 @@ def check_same_bits(results: list[Any], expected: list[Any]) -> None:
 
 def square(seed: int, size: int = 64) -> Any:
     return np.random.default_rng(seed).uniform(-1, 1, (size, size))
+
+
+def implied_signals(schedule: Schedule) -> list[Signal]:
+    """Returns the signals that the other signals and the order of the streams imply.
+
+    Args:
+        schedule: a schedule without deadlocks.
+    """
+    clocks, waits = happened_before(schedule), dict[int, list[Signal]]()
+    assert clocks is not None
+    for signal in schedule.signals:
+        waits.setdefault(signal.after, []).append(signal)
+    found = []
+    for after, signals in waits.items():
+        stream, place = schedule.streams[schedule.stream_of[after]], schedule.place_of[after]
+        previous = [stream[place - 1]] if place else []
+        for k, signal in enumerate(signals):
+            others = [*previous, *(other.before for other in signals[:k] + signals[k + 1 :])]
+            if any(follows(schedule, clocks, other, signal.before) for other in others):
+                found.append(signal)
+    return found

@@ -1,0 +1,1 @@
+"""Printed kernels of Fourier transforms."""

@@ -1,0 +1,156 @@
+"""Moves the points of as many transforms as a vector has lanes between memory and buffers.
+
+Neighbours are moved by vectors, which are turned in registers where each lane is a row; others are moved one by one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nnc.backends.cpu.kernels.transforms.passes import Pair, Points
+from nnc.backends.moves import turn
+from nnc.backends.printer import Bound, times
+from nnc.base.dtypes import DType
+from nnc.lower.kernels.builder import Code
+
+
+@dataclass(frozen=True)
+class Placing:
+    """Where numbers lie: bytes from point to point, from lane to lane, and from real to imaginary part (0: there is none)."""
+
+    point: int
+    lane: int
+    imaginary: int
+
+    def parts(self) -> tuple[int, ...]:
+        """Bytes from a point to its parts."""
+        return (0, self.imaginary) if self.imaginary else (0,)
+
+
+@dataclass(frozen=True)
+class SideBySide:
+    """Prints what happens to the transforms of one vector's lanes."""
+
+    code: Code
+    real: DType
+    lanes: int
+
+    def buffers(self, points: int) -> tuple[Points, Points]:
+        """Two buffers on the stack."""
+        nbytes = points * 2 * self.lanes * self.real.itemsize
+        first, second = (Points(self.code, self.code.room(nbytes), self.real, self.lanes) for _ in range(2))
+        return first, second
+
+    def read(self, pointer: str, side: Placing, count: int, buffer: Points, filled: int) -> None:
+        """Reads points; of the last, unfilled group as many lanes as there are."""
+        code, size = self.code, self.real.itemsize
+        zero = code.constant(0, self.real, self.lanes)
+        if not side.imaginary or filled < self.lanes:
+            with code.loop(0, count) as i:
+                buffer.store(i, Pair(zero, zero))
+        if filled < self.lanes or not self._along(side):
+            tiled = count // self.lanes if filled == self.lanes and self._is_tiled(side) else 0
+            with code.loop(0, tiled) as tile:
+                self._read_tile(pointer, side, times(code, tile, self.lanes), buffer)
+            with code.loop(tiled * self.lanes, count) as i, code.loop(0, filled) as lane:
+                self._move(self._at(pointer, side, i, lane), side, self._in(buffer, i, lane), inward=True)
+            return
+        with code.loop(0, count) as i:
+            at = code.offset(pointer, times(code, i, side.point))
+            if side.lane == size:
+                parts = [code.load(code.offset(at, part), self.real, self.lanes) for part in side.parts()]
+                buffer.store(i, Pair(parts[0], parts[1] if len(parts) > 1 else zero))
+            else:
+                buffer.store(i, load(code, at, self.real, self.lanes))
+
+    def write(self, pointer: str, side: Placing, count: int, buffer: Points, filled: int) -> None:
+        """Writes points, as `read` reads them."""
+        code, size = self.code, self.real.itemsize
+        if filled < self.lanes or not self._along(side):
+            tiled = count // self.lanes if filled == self.lanes and self._is_tiled(side) else 0
+            with code.loop(0, tiled) as tile:
+                self._write_tile(pointer, side, times(code, tile, self.lanes), buffer)
+            with code.loop(tiled * self.lanes, count) as i, code.loop(0, filled) as lane:
+                self._move(self._at(pointer, side, i, lane), side, self._in(buffer, i, lane), inward=False)
+            return
+        with code.loop(0, count) as i:
+            at, x = code.offset(pointer, times(code, i, side.point)), buffer.load(i)
+            if side.lane == size:
+                for part, value in zip(side.parts(), x, strict=False):
+                    code.store(code.offset(at, part), value)
+            else:
+                store(code, at, x)
+
+    def _along(self, side: Placing) -> bool:
+        """Whether the lanes are neighbours in memory."""
+        size = self.real.itemsize
+        return side.lane == size or (side.lane == 2 * size and side.imaginary == size)
+
+    def _is_tiled(self, side: Placing) -> bool:
+        """Whether the points are neighbours in memory."""
+        size = self.real.itemsize
+        return (side.point, side.imaginary) in ((2 * size, size), (size, 0))
+
+    def _at(self, pointer: str, side: Placing, point: Bound, lane: Bound) -> str:
+        code = self.code
+        return code.offset(code.offset(pointer, times(code, point, side.point)), times(code, lane, side.lane))
+
+    def _in(self, buffer: Points, point: Bound, lane: Bound) -> str:
+        code = self.code
+        at = code.offset(buffer.pointer, times(code, point, buffer.step))
+        return code.offset(at, times(code, lane, self.real.itemsize))
+
+    def _move(self, outside: str, side: Placing, inside: str, *, inward: bool) -> None:
+        code = self.code
+        for number, part in enumerate(side.parts()):
+            pair = code.offset(outside, part), code.offset(inside, number * self.lanes * self.real.itemsize)
+            source, target = pair if inward else pair[::-1]
+            code.store(target, code.load(source, self.real))
+
+    def _read_tile(self, pointer: str, side: Placing, first: Bound, buffer: Points) -> None:
+        """Reads as many points as there are lanes: rows of them are turned in registers."""
+        code, lanes = self.code, range(self.lanes)
+        rows = [self._at(pointer, side, first, lane) for lane in lanes]
+        if side.imaginary:
+            loaded = [load(code, row, self.real, self.lanes) for row in rows]
+            parts = [turn(code, [x[k] for x in loaded]) for k in (0, 1)]
+        else:
+            real = turn(code, [code.load(row, self.real, self.lanes) for row in rows])
+            parts = [real, [code.constant(0, self.real, self.lanes)] * self.lanes]
+        for k, (re, im) in enumerate(zip(*parts, strict=True)):
+            buffer.store(code.add(code.integer(first), code.integer(k)), Pair(re, im))
+
+    def _write_tile(self, pointer: str, side: Placing, first: Bound, buffer: Points) -> None:
+        code, lanes = self.code, range(self.lanes)
+        loaded = [buffer.load(code.add(code.integer(first), code.integer(k))) for k in lanes]
+        parts = [turn(code, [x[k] for x in loaded]) for k in range(len(side.parts()))]
+        for lane in lanes:
+            row = self._at(pointer, side, first, lane)
+            if side.imaginary:
+                store(code, row, Pair(parts[0][lane], parts[1][lane]))
+            else:
+                code.store(row, parts[0][lane])
+
+
+def load(code: Code, pointer: str, real: DType, lanes: int) -> Pair:
+    """Reads neighbouring complex numbers."""
+    if not lanes:
+        return Pair(*(code.load(code.offset(pointer, k), real) for k in (0, real.itemsize)))
+    both = code.load(pointer, real, 2 * lanes)
+    return Pair(*(code.shuffle(both, range(first, 2 * lanes, 2)) for first in (0, 1)))
+
+
+def store(code: Code, pointer: str, x: Pair) -> None:
+    """Writes neighbouring complex numbers."""
+    lanes = x.re.lanes
+    if lanes:
+        code.store(pointer, code.shuffle(x.re, [k for i in range(lanes) for k in (i, lanes + i)], x.im))
+        return
+    for k, part in enumerate(x):
+        code.store(code.offset(pointer, k * part.dtype.itemsize), part)
+
+
+def reversed_lanes(code: Code, x: Pair) -> Pair:
+    """The numbers in the opposite order of lanes."""
+    lanes = x.re.lanes
+    return Pair(*(code.shuffle(part, range(lanes - 1, -1, -1)) for part in x)) if lanes else x

@@ -1,0 +1,161 @@
+"""Squares of roots that loops, branches and checkpointed functions take or hand out: smooth at 0, to the third derivative."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nnc
+import nnc.numpy as nnp
+from nnc.base.options import Options
+from nnc.graph import run_passes
+from nnc.lower.phases import SIMPLIFYING, names_of
+
+Fun = Callable[[Any], Any]
+DIRECTION = np.array([0.5, -2.0])
+EYE = np.eye(2)
+
+
+def f(x: Any) -> Any:
+    return nnp.asarray(x, "float64")
+
+
+ROOTS: dict[str, Fun] = {
+    "norm": nnp.linalg.norm,
+    "abs": nnp.abs,
+    "hypot": lambda v: nnp.hypot(v[0], v[1]),
+    "sqrt": lambda v: nnp.sqrt(nnp.sum(v * v)),
+}
+SMOOTH: dict[str, tuple[Fun, float]] = {  # of a root r, which may be a vector, and the second derivative at 0
+    "square": (lambda r: nnp.sum(r**2), 2),
+    "cube": (lambda r: nnp.sum(r**3), 0),
+    "tanh": (lambda r: nnp.sum(r * nnp.tanh(r)), 2),
+    "dot": (lambda r: nnp.dot(r, r), 2),
+}
+
+
+def _scan(root: Fun, v: Any) -> Any:
+    return nnc.scan(lambda c, _: (c, root(v) * (1 + c)), f(0.0), None, length=2)[1][1]
+
+
+AROUND: dict[str, Callable[[Fun], Fun]] = {
+    "nothing": lambda root: root,
+    "checkpoint": nnc.checkpoint,
+    "checkpoint, twice": lambda root: nnc.checkpoint(lambda v: nnc.checkpoint(root)(v) * 1),
+    "compile": nnc.compile,
+    "vmap": lambda root: lambda v: nnc.vmap(root)(v[None])[0],
+    "scan, a row": lambda root: lambda v: _scan(root, v),
+    "scan, the carry": lambda root: lambda v: nnc.scan(lambda c, _: (root(v), None), 0 * root(v), None, length=3)[0],
+    "scan, multiples": lambda root: lambda v: nnc.scan(lambda c, x: (c * x, None), root(v), f([2.0, 0.5]))[0],
+    "scan, checkpoints": lambda root: (
+        lambda v: nnc.scan(lambda c, _: (root(v), None), 0 * root(v), None, length=3, checkpoint="sqrt")[0]
+    ),
+    "fori_loop": lambda root: lambda v: nnc.fori_loop(0, 2, lambda i, c: root(v), 0 * root(v), unroll=2),
+    "while_loop": lambda root: (
+        lambda v: nnc.while_loop(
+            lambda c: c[0] < 2, lambda c: (c[0] + 1, c[2], root(v)), (0, 0 * root(v), 0 * root(v))
+        )[1]
+    ),
+    "while_loop, the start": lambda root: (
+        lambda v: nnc.while_loop(lambda c: c[0] < 2, lambda c: (c[0] + 1, -c[1]), (0, root(v)))[1]
+    ),
+    "cond": lambda root: lambda v: nnc.cond(v[0] < 1, root, lambda v: 0 * root(v), v),
+    "cond in a loop": lambda root: (
+        lambda v: nnc.fori_loop(0, 2, lambda i, c: nnc.cond(i < 1, lambda: root(v), lambda: c), 0 * root(v))
+    ),
+}
+
+
+def _check(function: Fun, want: float, at: float, third: bool, name: str) -> None:
+    """Holds three derivatives against those of a function whose second derivative is a multiple of the identity."""
+    v = f([at, 0.0])
+    slope, hessian = nnc.grad(function)(v), nnc.hessian(function)
+    np.testing.assert_allclose(np.asarray(slope), [want * at, 0], rtol=1e-12, atol=1e-280, err_msg=f"{name}, first")
+    value, change = nnc.jvp(hessian, (v,), (f(DIRECTION),))
+    np.testing.assert_allclose(np.asarray(value), want * EYE, rtol=1e-12, atol=1e-140, err_msg=f"{name}, second")
+    if third:
+        np.testing.assert_allclose(np.asarray(change), 0 * EYE, atol=1e-12, err_msg=f"{name}, third")
+
+
+@pytest.mark.parametrize("around", AROUND)
+@pytest.mark.parametrize("kind", ROOTS)
+def test_smooth_functions_of_roots_from_elsewhere(kind: str, around: str) -> None:
+    root = AROUND[around](ROOTS[kind])
+    for name, (smooth, want) in SMOOTH.items():
+        for at in (0.0, 1e-145 if kind == "sqrt" else 1e-200):  # 1e-200 squared is 0
+            _check(lambda v: smooth(root(v)), want, at, name != "cube", f"{name} at {at}")  # noqa: B023
+
+
+WITHIN: dict[str, Callable[[Fun, Any], Any]] = {  # where a smooth function of a root is computed
+    "checkpoint": lambda smooth, r: nnc.checkpoint(smooth)(r),
+    "scan, captured": lambda smooth, r: nnc.scan(lambda c, _: (c + smooth(r) / 2, None), f(0.0), None, length=2)[0],
+    "scan, an element": lambda smooth, r: nnc.scan(lambda c, x: (c + smooth(x) / 2, None), f(0.0), nnp.stack([r, r]))[
+        0
+    ],
+    "scan, the carry": lambda smooth, r: nnc.scan(lambda c, _: (-c, smooth(c) / 2), r, None, length=2)[1].sum(),
+    "map": lambda smooth, r: nnc.map(smooth, r[None])[0],
+    "while_loop": lambda smooth, r: nnc.while_loop(
+        lambda c: c[0] < 2, lambda c: (c[0] + 1, c[1] + smooth(r) / 2), (0, f(0.0))
+    )[1],
+    "cond": lambda smooth, r: nnc.cond(r.sum() < 1, smooth, lambda r: r.sum(), r),
+    "switch": lambda smooth, r: nnc.switch(1, [lambda: 0 * r.sum(), lambda: smooth(r), lambda: r.sum()]),
+}
+
+
+@pytest.mark.parametrize("within", WITHIN)
+@pytest.mark.parametrize("kind", ROOTS)
+def test_smooth_functions_elsewhere_of_roots(kind: str, within: str) -> None:
+    for name, (smooth, want) in SMOOTH.items():
+        for at in (0.0, 1e-145 if kind == "sqrt" else 1e-200):
+            function = lambda v: WITHIN[within](smooth, ROOTS[kind](v))  # noqa: B023
+            _check(function, want, at, name != "cube", f"{name} at {at}")
+
+
+PRODUCTS: dict[str, Fun] = {  # of a vector by itself
+    "matmul": lambda r: r @ r,
+    "dot": lambda r: nnp.dot(r, r),
+    "vdot": lambda r: nnp.vdot(r, r),
+    "inner": lambda r: nnp.inner(r, r),
+    "vecdot": lambda r: nnp.vecdot(r, r),
+    "tensordot": lambda r: nnp.tensordot(r, r, 1),
+    "einsum": lambda r: nnp.einsum("i,i->", r, r),
+    "einsum of rows": lambda r: nnp.einsum("ij,ij->j", r[None], r[None]).sum(),
+    "sum": lambda r: nnp.sum(r * r),
+    "compiled": nnc.compile(lambda r: r @ r),
+    "a multiple and an odd function": lambda r: nnp.tanh(r) @ (2 * r) / 2,
+}
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_products_of_a_vector_of_roots_by_itself(name: str) -> None:
+    for at in (0.0, 1e-200):
+        _check(lambda v: PRODUCTS[name](abs(v)), 2, at, True, f"at {at}")
+
+
+def test_products_of_matrices_of_roots_by_themselves() -> None:
+    v = np.array([[1.0, -2.0], [0.5, 3.0]])
+    for product in (lambda a: a @ a, lambda a: a @ a.T, lambda a: nnp.einsum("ij,ij->i", a, a)):
+        got = nnc.hessian(lambda v: nnp.sum(product(abs(v))))(f(v))  # noqa: B023
+        want = nnc.hessian(lambda x: nnp.sum(product(x * np.sign(v))))(f(v))  # noqa: B023
+        np.testing.assert_array_equal(np.asarray(got), np.asarray(want))
+
+
+def test_loops_that_hand_out_no_roots_stay_as_they_are() -> None:
+    def loss(v: Any) -> Any:
+        return nnc.scan(lambda c, x: (c + abs(x), abs(c) ** 2), f(0.0), v)[1].sum()
+
+    graph = nnc.make_graph(nnc.grad(loss))(f([1.0, 2.0]))
+    assert "with_square" not in {node.command.name for node in graph.walk()}
+
+
+def test_unread_squares_leave_compiled_loops() -> None:
+    def loss(v: Any) -> Any:
+        return nnc.fori_loop(0, 9, lambda i, c: nnp.abs(c - v), 2.5 * v).sum()
+
+    graph = nnc.make_graph(nnc.grad(loss))(f([1.0, 2.0]))
+    left = run_passes(graph, names_of(SIMPLIFYING), Options())
+    assert not {"square", "with_square"} & {node.command.name for node in left.walk()}
+    np.testing.assert_array_equal(np.asarray(nnc.grad(loss)(f([1.0, 2.0]))), [0.5, 0.5])
