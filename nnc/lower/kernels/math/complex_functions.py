@@ -107,7 +107,7 @@ def complex_cosh(z: Complex) -> Complex:
 
 
 def complex_tanh(z: Complex) -> Complex:
-    """tanh z = (sinh a cosh a + i sin b cos b) / (sinh² a + cos² b); at infinite a, the 0 has the sign of b (array API standard)."""
+    """tanh z = (sinh a cosh a + i sin b cos b) / (sinh² a + cos² b); at infinite a, 0 has the sign of b (array API standard)."""
     a, b = _wide(z)
     size = absolute(a)
     is_far = size > _ALONE
