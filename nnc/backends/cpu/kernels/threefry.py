@@ -10,9 +10,9 @@ from nnc.base import dtypes
 from nnc.device.target import Target
 from nnc.lower.kernels.axes import Axes
 from nnc.lower.kernels.builder import Code, Value
-from nnc.lower.kernels.masks import first_lanes
 from nnc.lower.kernels.native import Native
 from nnc.lower.kernels.threefry import random_word
+from nnc.lower.kernels.values import first_lanes
 from nnc.lower.plan.stages import Step
 
 _LANES = 16

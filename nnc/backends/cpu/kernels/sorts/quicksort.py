@@ -13,7 +13,7 @@ from nnc.backends.printer import looping
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
 from nnc.lower.kernels.builder import Code, Value
-from nnc.lower.kernels.masks import first_lanes
+from nnc.lower.kernels.values import first_lanes
 
 _REGISTERS = (4, 8)
 _DEPTH = 64  # pieces that wait: the longer one of two does, so each is at most half as long as the one before
