@@ -147,11 +147,7 @@ class MatrixPrinter:
                 total = code.add(code.load(at, self.dtype, lanes), code.load(place, self.dtype, lanes))
                 code.store(place, code.mul(total, code.like(total, 0.5)))
 
-            if column_step == size:
-                in_blocks(code, 0, n, 64 // size, add)
-            else:
-                with code.loop(0, n) as j:
-                    add(j, 0)
+            in_blocks(code, 0, n, 64 // size if column_step == size else 0, add)
 
     def _matrix(self, view: View) -> tuple[TensorSpec, tuple[int, ...]]:
         return TensorSpec(view.spec.shape[-2:], self.dtype), view.strides[-2:]

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from nnc.backends.cpu.compiler.engine import Engine, LoadedObjects
-from nnc.backends.cpu.compiler.llvm import CALLS, INLINED, KERNEL, LIGHT, Recipe
 from nnc.backends.cpu.compiler.object_cache import Objects
 from nnc.backends.cpu.compiler.preparation import PREPARE
 from nnc.backends.cpu.compiler.runtime import Runtime
 from nnc.backends.cpu.threads.team import STANDINS
 from nnc.backends.cpu.threads.threads import threads
+from nnc.backends.llvm.llvm import CALLS, INLINED, KERNEL, LIGHT, Recipe
 from nnc.base.fork import new_lock
 from nnc.base.later import later
 from nnc.base.options import Options, chosen_cpu
@@ -132,9 +132,8 @@ class Jit:
     def _load(self, natives: Sequence[Native]) -> dict[str, Loaded]:
         """Loads the functions of kernels by their names, callees first."""
         held = {native.name: found for native in natives if (found := self._known.get(native.name)) is not None}
-        missing = [
-            native for native in natives if native.name not in held
-        ]  # asked once, since other threads may free kernels
+        # Asked once, since other threads may free kernels.
+        missing = [native for native in natives if native.name not in held]
         called = [callee for caller in missing for callee in caller.calls]
         below = self._load(called) if called else {}
         held |= {native.name: below[native.name] for native in missing if native.name in below}
