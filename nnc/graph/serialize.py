@@ -387,7 +387,10 @@ class GraphReader:
 
     def _read_graph(self, tree: Mapping[str, Any]) -> Graph:
         symbols = [new_symbol(self.spec(spec), name) for spec, name in tree["symbols"]]
-        pick = lambda positions: tuple([symbols[i] for i in positions])
+
+        def pick(positions: list[int]) -> tuple[Symbol, ...]:
+            return tuple([symbols[i] for i in positions])
+
         nodes = tuple([
             new_node(
                 command(node["command"]),

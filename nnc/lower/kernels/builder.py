@@ -411,6 +411,9 @@ class Code(FunctionWriter):
     def select(self, condition: Value, x: Value, y: Value) -> Value:
         """x where the condition holds, else y."""
         condition, x, y = self.match(condition, x, y)
+        known = known_number(condition)
+        if known is not None:  # so that LLVM sees constant divisors, which it does within a block alone
+            return x if known else y
         return Value(self.share(f"select {condition.typed}, {x.typed}, {y.typed}"), x.dtype, x.lanes)
 
     # -- conversions ---------------------------------------------------------------------------------------------------

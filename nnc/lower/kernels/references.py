@@ -22,7 +22,7 @@ from nnc.lower.plan.stages import NDArray, Step
 RunProgram = Callable[[Sequence[NDArray]], list[NDArray]]
 
 
-_IN_SEGMENTS = MappingProxyType({while_: run_while, scan: run_scan})
+_IN_SEGMENTS: Mapping[Command, Callable[..., Any]] = MappingProxyType({while_: run_while, scan: run_scan})
 
 
 def sub_graph_kernel(step: Step, lower_graph: Callable[[Graph], RunProgram], native: bool) -> Kernel:

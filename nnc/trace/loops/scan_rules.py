@@ -196,11 +196,10 @@ def _scan_linearize(
     x, t = ScanOperands.of(primals, xs, carries, length), ScanOperands.of(tangents, xs, carries, length)
     forward = is_forward(tangents)
     if forward and (length is None or checkpoint is not None) and not has_effects(graphs[0]):
-        params = {"xs": xs, "carries": carries, "length": length, "reverse": reverse, "handles": handles}
-        params |= {"tangents_only": tangents_only, "checkpoint": checkpoint}
-        return list(bind(scan, primals, params, graphs)), push_scan(primals, tangents, graphs, run=run_again, **params)[
-            1
-        ]
+        whole: dict[str, Any] = {"xs": xs, "carries": carries, "length": length, "reverse": reverse, "handles": handles}
+        whole |= {"tangents_only": tangents_only, "checkpoint": checkpoint}
+        outputs = list(bind(scan, primals, whole, graphs))
+        return outputs, push_scan(primals, tangents, graphs, **whole, run=run_again)[1]
     if checkpoint is not None:
         plain = {"xs": xs, "carries": carries, "length": length, "reverse": reverse, "checkpoint": checkpoint}
         outputs = list(bind(scan, primals, plain, graphs))
@@ -209,7 +208,7 @@ def _scan_linearize(
     lin = linearize_iteration(
         _scan_iteration(graphs[0], xs, carries), flags_of(t.xs), flags_of(t.carries), flags_of(t.captured), forward
     )
-    params = {"length": length, "reverse": reverse, "tangents_only": tangents_only}
+    params: dict[str, Any] = {"length": length, "reverse": reverse, "tangents_only": tangents_only}
     own_handles = handles or ((),) * len(lin.rows)
     own_params = {"xs": xs, "carries": carries, "handles": tape_handles((*own_handles, *[()] * lin.kept))}
     widened = [*primals, *lin.captured[: len(lin.forward.inputs) - len(graphs[0].inputs)]]

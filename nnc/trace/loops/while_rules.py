@@ -117,14 +117,15 @@ def _while_repeated(
     params = {"carries": n, "before": before, "max_steps": max_steps, "checkpoint": checkpoint}
     outputs = list(bind(while_, primals, {**params, "tapes": parts.tapes, "handles": handles}, graphs))
     iterations = outputs[n + parts.exits]
-    if is_forward(tangents) and not has_effects(graphs[0]):
+    if checkpoint is None or (is_forward(tangents) and not has_effects(graphs[0])):
         body = graphs[0].restrict((*graphs[0].outputs[1 : 1 + n], *graphs[0].outputs[late:]))
         operands, given = (iterations, *primals), (None, *tangents)
-        _, moved = push_scan(operands, given, (body,), run=run_again, xs=0, carries=n, length=None, handles=handles)
+        moved = push_scan(operands, given, (body,), xs=0, carries=n, length=None, handles=handles, run=run_again)[1]
     else:
-        operands = ScanOperands([iterations], (), primals[:n], primals[n:])
-        loop = Replay(parts.iteration(False), operands, None, False, checkpoint)
-        moved = loop.tangents(ScanOperands([], (), tangents[:n], tangents[n:]), [y.spec for y in outputs[:n]])
+        start = ScanOperands([iterations], (), primals[:n], primals[n:])
+        loop = Replay(parts.iteration(False), start, None, False, checkpoint)
+        t = ScanOperands([], (), tangents[:n], tangents[n:])
+        moved = tuple(loop.tangents(t, [y.spec for y in outputs[:n]]))
     t_exits = _exit_tangents(parts, iterations, outputs[:n], primals[n:], moved[:n], tangents[n:])
     return outputs, (*moved[:n], *t_exits, None, *moved[n:])
 

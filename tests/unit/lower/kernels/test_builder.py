@@ -88,6 +88,16 @@ def test_comparisons_of_numbers_are_known_and_those_with_a_value_are_computed(pr
 
 
 @pytest.mark.parametrize("lanes", [0, 8])
+def test_a_selection_with_a_constant_condition_is_one_of_its_operands(lanes: int) -> None:
+    """So quotients by constants stay quotients by constants, which LLVM computes without a division."""
+    code = Code("KERNEL", [])
+    x, y = Value("%x", dtypes.int32, lanes), code.constant(3, dtypes.int32, lanes)
+    for predicate, wanted in (("eq", x), ("ne", y)):
+        assert code.select(code.compare(predicate, y, y), x, y) == wanted
+        assert code.select(code.constant(predicate == "eq", dtypes.bool_), x, y) == wanted
+
+
+@pytest.mark.parametrize("lanes", [0, 8])
 def test_float64_is_rounded_once_to_float16(lanes: int) -> None:
     jit, kind = compiler(), dtypes.float16
     if jit is None:
