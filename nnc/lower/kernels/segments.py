@@ -25,7 +25,7 @@ from nnc.graph.registry import effect
 MOST_ROWS = 1024  # iterations; a call of a program takes some 20 µs, so it adds 0.02 µs to each
 STACK_BYTES = (
     1 << 16
-)  # of a segment's stacks; writing so much takes as long as a call, and tapes take no less while loops run
+)  # of a segment's stacks, the least that tapes take while a loop runs; to write it takes as long as a call
 _ONE = np.int64(1)
 
 
