@@ -1,5 +1,5 @@
-"""The choice among the CPU's kernels, its compiler, and the kernels that nearly every program has, so that they are there
-before the first call. `nnc/compiled/targets.py` lists the other modules with kernels.
+"""The choice among the CPU's kernels, its compiler, and the kernels of nearly every program, so that they are there before the
+first call. `nnc/compiled/targets.py` lists the other modules with kernels.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from functools import cache, partial
 from typing import Any
 
+import nnc.backends.cpu.compiler.prefetch
 import nnc.backends.cpu.kernels.fused
 import nnc.backends.cpu.kernels.moves.shape
 import nnc.lower.plan.views  # noqa: F401  (registers columns of commands that have kernels)
@@ -21,7 +22,8 @@ from nnc.commands.reduce import reduce_sum
 from nnc.device import CPU
 from nnc.device.target import Target
 from nnc.graph import Command, Kernel, TensorSpec, add_kernel, infer_specs
-from nnc.graph.registry import KernelFactory, scalar
+from nnc.graph.kernels import KernelFactory
+from nnc.graph.registry import scalar
 from nnc.lower.kernels.scalars import can_be_complex
 
 __all__ = ["candidate_kernels", "choose_kernel", "compiler", "expected_compiler"]

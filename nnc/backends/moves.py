@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nnc.backends.printer import Bound, Printer, grain_of, in_blocks, longest, minus, over, times
+from nnc.backends.printer import Bound, Part, Printer, grain_of, in_blocks, longest, minus, over, times
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
 from nnc.device.target import Target
 from nnc.graph import TensorSpec
 from nnc.lower.kernels.axes import Axes, Shape, in_words, word_of
 from nnc.lower.kernels.builder import Code, Value
-
-Part = tuple[int, Bound, Bound]
 
 _UNROLLED = 512  # bytes; longer rows are memcpy's
 _VECTOR = 64  # bytes

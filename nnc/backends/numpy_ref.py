@@ -15,8 +15,9 @@ from nnc.base import dtypes
 from nnc.commands.rules import in_place_facts, numpy_into, ufunc_of
 from nnc.device import machine_of_device
 from nnc.device.target import Target
+from nnc.errors import InternalError
 from nnc.graph import Command, Kernel, TensorSpec, find_kernel, reference
-from nnc.graph.registry import kernels_for
+from nnc.graph.kernels import kernels_for
 from nnc.lower.kernels.references import store
 from nnc.lower.plan.stages import NDArray
 
@@ -69,6 +70,11 @@ def reference_kernel(command: Command, specs: tuple[TensorSpec, ...], params: Pa
         array([2., 2.])
     """
     return Kernel(BACKEND, _fast_run(command, specs, params) or _reference_run(command), priority=0)
+
+
+def run_by_graph(inputs: Arrays, outputs: Arrays, params: Params) -> None:
+    """The `run` of kernels of steps with a sub-graph, which are run by that where they are not compiled."""
+    raise InternalError("a step with a sub-graph is run by its graph where it is not compiled")
 
 
 def _reference_run(command: Command) -> Run:

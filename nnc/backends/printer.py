@@ -14,7 +14,7 @@ from nnc.base import dtypes
 from nnc.device import CPU
 from nnc.device.target import Target
 from nnc.graph import Kernel, add_kernel
-from nnc.graph.registry import KernelFactory
+from nnc.graph.kernels import KernelFactory
 from nnc.lower.kernels.axes import Axes, Shape
 from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.kernels.native import Native, Remembered
@@ -22,6 +22,7 @@ from nnc.lower.plan.stages import Step
 
 Bound = Value | int
 Body = Callable[[Code, Bound, Bound], None]
+Part = tuple[int, Bound, Bound]  # of a loop over axes: an axis, and the positions of it to visit
 
 
 def add_native(
@@ -104,6 +105,13 @@ class Printer:
         counted = self.main.integer(count).typed
         self.main.line(f"call void @nnc_parallel_for(ptr @{code.name}, ptr {room}, {counted}, i64 {grain})")
 
+    def along(self, axes: Axes, nbytes: int, body: Callable[[Code, Part], None]) -> None:
+        """Runs `body(code, part)` on parts of the longest axis, in threads where so many bytes are moved in all."""
+        axis = longest(axes.shape)
+        count = axes.shape[axis] if axis >= 0 else 1
+        grain = grain_of(count, nbytes, self.machine)
+        self.parts(count if axes.size else 0, grain, lambda code, begin, end: body(code, (axis, begin, end)))
+
     def add(self, code: Code) -> None:
         """Adds a finished function to the kernel."""
         self._functions.append(code)
@@ -141,14 +149,8 @@ def longest(shape: Shape) -> int:
 
 
 @contextmanager
-def over(
-    code: Code, axes: Axes, pointers: Sequence[str], part: tuple[int, Bound, Bound] | None = None
-) -> Iterator[list[str]]:
-    """Loops over all positions of `axes`; yields the operands' pointers at each.
-
-    Args:
-        part: (axis, begin, end): the positions of one axis to visit; None: all.
-    """
+def over(code: Code, axes: Axes, pointers: Sequence[str], part: Part | None = None) -> Iterator[list[str]]:
+    """Loops over all positions of `axes`, or a part of them; yields the operands' pointers at each."""
     with ExitStack() as stack:
         moved = list(pointers)
         for axis, n in enumerate(axes.shape):
@@ -159,6 +161,28 @@ def over(
                 for pointer, strides in zip(moved, axes.strides, strict=True)
             ]
         yield moved
+
+
+def over_vectors(
+    code: Code, axes: Axes, pointers: Sequence[str], steps: Sequence[int], part: Part | None, lanes: int,
+    body: Callable[[list[str], int], None],
+) -> None:  # fmt: skip
+    """Runs `body(pointers, lanes)` for vectors and single positions (0 lanes) of the last axis, where operands move on it by these
+    steps; elsewhere for single positions alone.
+    """
+    last = len(axes.shape) - 1
+    if last < 0 or [strides[last] for strides in axes.strides] != list(steps):
+        with over(code, axes, pointers, part) as moved:
+            body(moved, 0)
+        return
+    begin, end = part[1:] if part is not None and part[0] == last else (0, axes.shape[last])
+    with over(code, axes.without(last), pointers, part) as rows:
+
+        def block(i: Value, lanes: int) -> None:
+            pairs = zip(rows, steps, strict=True)
+            body([code.offset(row, code.mul(i, code.integer(step))) for row, step in pairs], lanes)
+
+        in_blocks(code, begin, end, lanes, block)
 
 
 @contextmanager
@@ -196,13 +220,17 @@ def minus(code: Code, x: Bound, y: Bound) -> Bound:
 
 
 def in_blocks(code: Code, begin: Bound, end: Bound, lanes: int, body: Callable[[Value, int], None]) -> None:
-    """Runs `body(i, lanes)` for full vectors of positions from `begin` on, then `body(i, 0)` for each position that is left."""
-    if isinstance(begin, int) and isinstance(end, int):
-        middle: Bound = begin + (end - begin) // lanes * lanes
+    """Runs `body(i, lanes)` for full vectors of positions from `begin` on, then `body(i, 0)` for each position that is left; with 0
+    lanes, for each position alone.
+    """
+    if not lanes:
+        middle: Bound = begin
+    elif isinstance(begin, int) and isinstance(end, int):
+        middle = begin + (end - begin) // lanes * lanes
     else:
         count = code.integer(minus(code, end, begin))
         middle = code.add(code.integer(begin), code.and_(count, code.integer(-lanes)))
-    if not (isinstance(middle, int) and middle == begin):
+    if lanes and not (isinstance(middle, int) and middle == begin):
         with code.loop(begin, middle, lanes) as i:
             body(i, lanes)
     if not (isinstance(middle, int) and middle == end):

@@ -36,6 +36,7 @@ TAPE = np.dtype(object)  # of the tapes that loops of unknown length write: insi
 
 DEFAULT_FLOAT, DEFAULT_INT, DEFAULT_COMPLEX = float32, int64, complex64
 
+_NAMED: dict[Any, DType] = {**BY_NAME, float: DEFAULT_FLOAT, int: DEFAULT_INT, complex: DEFAULT_COMPLEX}
 _KINDS = {
     dtype: kind for kind, group in enumerate(((bool_,), (*SIGNED, *UNSIGNED), FLOATS, COMPLEX)) for dtype in group
 }
@@ -91,14 +92,8 @@ def as_dtype(value: Any) -> DType:
     """
     if isinstance(value, NamedDType):
         return value.dtype
-    if value is float:
-        return DEFAULT_FLOAT
-    if value is int:
-        return DEFAULT_INT
-    if value is complex:
-        return DEFAULT_COMPLEX
-    if isinstance(value, str) and value in BY_NAME:
-        return BY_NAME[value]
+    if isinstance(value, (str, type)) and value in _NAMED:
+        return _NAMED[value]
     dtype: DType = np.dtype(value).newbyteorder("=")
     if dtype not in _KINDS:
         raise TypeError(f"nnc has no dtype {dtype.name}; it has {', '.join(BY_NAME)}")
@@ -243,9 +238,8 @@ class Weak(Enum):
     NUMBER = "number"
 
 
-NUMBER = (
-    Weak.NUMBER
-)  # float64 or complex128 in memory; shows float32 or complex64, and meets integers and bools as these
+# float64 or complex128 in memory; shows float32 or complex64, and meets integers and bools as these
+NUMBER = Weak.NUMBER
 Weakness = bool | Weak  # whether a value takes the dtype of the arrays that it meets
 
 

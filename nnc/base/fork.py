@@ -24,7 +24,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import Any, Protocol, TypeVar
 from weakref import WeakSet
@@ -104,14 +104,14 @@ class _Gate:
         self.forking: int | None = None  # the thread
         self.changed = threading.Condition()
 
-    def enter(self) -> None:
+    def __enter__(self) -> None:
         me = threading.get_ident()
         with self.changed:
             if me not in self.busy:  # a block within another one must not wait, since the fork waits for the outer one
                 self.changed.wait_for(lambda: self.forking in (None, me))
             self.busy[me] = self.busy.get(me, 0) + 1
 
-    def leave(self) -> None:
+    def __exit__(self, *error: object) -> None:
         me = threading.get_ident()
         with self.changed:
             self.busy[me] -= 1
@@ -153,19 +153,14 @@ def _imports(me: int) -> bool:
 _GATE = _Gate()
 
 
-@contextmanager
-def fork_waits() -> Iterator[None]:
-    """A block during which no other thread forks: its end is waited for. It must be short, and run no code of the user's.
+def fork_waits() -> AbstractContextManager[None]:
+    """Returns a block during which no other thread forks: its end is waited for. It must be short, and run no code of the user's.
 
     Example:
         >>> with fork_waits():
         ...     pass
     """
-    _GATE.enter()
-    try:
-        yield
-    finally:
-        _GATE.leave()
+    return _GATE
 
 
 def _reset() -> None:

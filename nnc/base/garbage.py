@@ -14,8 +14,7 @@ import gc
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 
 from nnc.base.fork import new_lock, reset_after_fork
 
@@ -31,7 +30,7 @@ class _Pauses:
         self.lock = new_lock()
         reset_after_fork(self)
 
-    def begin(self) -> None:
+    def __enter__(self) -> None:
         """One more block."""
         with self.lock:
             if not self.counts:
@@ -39,7 +38,7 @@ class _Pauses:
                 gc.disable()
             self.counts[threading.get_ident()] += 1
 
-    def end(self) -> None:
+    def __exit__(self, *error: object) -> None:
         """One block less."""
         me = threading.get_ident()
         with self.lock:
@@ -64,9 +63,8 @@ class _Pauses:
 _PAUSES = _Pauses()
 
 
-@contextmanager
-def collection_paused() -> Iterator[None]:
-    """Collects no garbage within the block. Where the program switched the collection off itself, it stays off.
+def collection_paused() -> AbstractContextManager[None]:
+    """Returns a block that collects no garbage. Where the program switched the collection off itself, it stays off.
 
     Example:
         >>> import gc
@@ -74,11 +72,7 @@ def collection_paused() -> Iterator[None]:
         ...     gc.isenabled()
         False
     """
-    _PAUSES.begin()
-    try:
-        yield
-    finally:
-        _PAUSES.end()
+    return _PAUSES
 
 
 # NumPy keeps no list of an array's views, so that only the count of references shows that a result has no other reader. Without it

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import base64
-import html
 import struct
-import zlib
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from nnc.base.later import later
+
+_escape, _encode = later("html", "escape"), later("base64", "b64encode")
+_compress, _checksum = later("zlib", "compress"), later("zlib", "crc32")
 _SIDE = 64  # pixels of a picture at most, along each axis: more cells are sampled
 _WIDTH = 160  # px on the screen
 _LOW, _MIDDLE, _HIGH = (
@@ -23,7 +24,7 @@ _NOT_A_NUMBER = (120, 120, 120)
 
 def show_text(title: str, text: str) -> str:
     """Shows a title above text in columns."""
-    return f"<div><b>{html.escape(title)}</b><pre>{html.escape(text)}</pre></div>"
+    return f"<div><b>{_escape(title)}</b><pre>{_escape(text)}</pre></div>"
 
 
 def show_array(title: str, values: np.ndarray[Any, Any], text: str) -> str:
@@ -33,7 +34,7 @@ def show_array(title: str, values: np.ndarray[Any, Any], text: str) -> str:
         text: the elements as text.
     """
     picture = draw(values)
-    return f"<div><b>{html.escape(title)}</b>{'' if picture is None else picture}<pre>{html.escape(text)}</pre></div>"
+    return f"<div><b>{_escape(title)}</b>{'' if picture is None else picture}<pre>{_escape(text)}</pre></div>"
 
 
 class Branch(NamedTuple):
@@ -53,7 +54,7 @@ def show_tree(root: Branch, depth: int = 1) -> str:
 
 
 def _branch(branch: Branch, depth: int) -> str:
-    line = html.escape(branch.text)
+    line = _escape(branch.text)
     if not branch.parts:
         return f'<div style="margin-left:1em">{line}</div>'
     parts = "".join(_branch(part, depth - 1) for part in branch.parts)
@@ -79,7 +80,7 @@ def draw(values: np.ndarray[Any, Any]) -> str | None:
     middle = np.array(_MIDDLE, np.float64)
     colours = middle + np.abs(share) * (np.where(share < 0, np.array(_LOW), np.array(_HIGH)) - middle)
     colours = np.where(np.isnan(cells)[..., None], np.array(_NOT_A_NUMBER), colours)
-    encoded = base64.b64encode(_png(colours.round().astype(np.uint8))).decode()
+    encoded = _encode(_png(colours.round().astype(np.uint8))).decode()
     height = max(12, round(_WIDTH * len(rows) / len(columns)))
     style = f"width:{_WIDTH}px;height:{min(height, 2 * _WIDTH)}px;image-rendering:pixelated;display:block;border:1px solid #ccc"
     return f'<img alt="{values.shape}" style="{style}" src="data:image/png;base64,{encoded}">'
@@ -91,10 +92,10 @@ def _png(colours: np.ndarray[Any, Any]) -> bytes:
     lines = b"".join(b"\0" + line.tobytes() for line in colours)  # each begins with the number of its filter: none
 
     def chunk(kind: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", _checksum(kind + data))
 
     header = struct.pack(">IIBBBBB", columns, rows, 8, 2, 0, 0, 0)  # 8 bits of each of 3 colours
-    parts = chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(lines)) + chunk(b"IEND", b"")
+    parts = chunk(b"IHDR", header) + chunk(b"IDAT", _compress(lines)) + chunk(b"IEND", b"")
     return b"\x89PNG\r\n\x1a\n" + parts
 
 

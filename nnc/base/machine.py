@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import os
 import platform
 import sys
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -209,3 +211,12 @@ def read_text(path: Path) -> str:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
+
+
+def address_of(library: Any, name: str) -> int | None:
+    """Returns the address of a function of a C library, given as such or by its path; None where there is no such function."""
+    try:
+        found = ctypes.CDLL(library) if isinstance(library, str) else library
+        return ctypes.cast(getattr(found, name), ctypes.c_void_p).value
+    except (AttributeError, OSError):
+        return None

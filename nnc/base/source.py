@@ -14,7 +14,6 @@ import functools
 import linecache
 import os
 import sys
-import sysconfig
 from dataclasses import dataclass
 from types import FrameType
 
@@ -23,7 +22,7 @@ import optree
 _OWN, _OPTREE = (
     os.path.dirname(os.path.abspath(file)) + os.sep for file in (os.path.dirname(__file__), optree.__file__)
 )  # this file stands one folder below the package's
-_STANDARD = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib")})
+_STANDARD = os.path.dirname(os.__file__) + os.sep
 _PACKAGES = tuple(f"{os.sep}{folder}{os.sep}" for folder in ("site-packages", "dist-packages"))
 _FILES = frozenset({contextlib.__file__, copy.__file__, dataclasses.__file__, functools.__file__})
 
@@ -79,7 +78,7 @@ def is_installed(file: str) -> bool:
         >>> is_installed("train.py"), is_installed(os.__file__), is_installed("/usr/lib/python3/dist-packages/numpy/ma/core.py")
         (False, True, True)
     """
-    return is_internal(file) or file.startswith((*_STANDARD, "<frozen ")) or any(part in file for part in _PACKAGES)
+    return is_internal(file) or file.startswith((_STANDARD, "<frozen ")) or any(part in file for part in _PACKAGES)
 
 
 def is_ours(frame: FrameType) -> bool:

@@ -1,4 +1,4 @@
-"""`nnc.compile`: reads the options, has LLVM loaded by another process, and imports meanwhile what compiled functions need.
+"""`nnc.compile`: reads the options, has LLVM loaded by another process, and imports passes and kernels meanwhile.
 
 So this file imports little: a first call that comes at once waits for LLVM.
 """

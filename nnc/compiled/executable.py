@@ -46,7 +46,7 @@ from nnc.trace.core.flat import FlatTree, definition_of, name_of
 from nnc.trace.core.staging import Staged, stage
 
 if TYPE_CHECKING:
-    from nnc.compiled.device_program import DeviceProgram, QueuedProgram
+    from nnc.compiled.device_program import DeviceProgram
     from nnc.lower.plan.schedule.report import ScheduleReport, Watch
     from nnc.run.prefetch import Prefetch
 
@@ -144,18 +144,18 @@ class Lowered:
         outputs = Outputs.of(self._out, graph.output_specs, self._weak)
         name, interpreter = name_of(self._signature.fun), interpreter_of(find_device(self._options.device, "compile"))
         choose, machine = toolchain(self._options.device).choose_kernel, machine_of(self._options)
-        elsewhere = device_program(name, program, inputs, outputs, interpreter) if interpreter is not None else None
+        queued = device_program(name, program, inputs, outputs, interpreter) if interpreter is not None else None
         return Executable(
             graph=graph,
             snapshot=self._snapshot,
             timings=Timings(tuple(clock.items())),
             options=self._options,
+            queued=queued,
             _signature=self._signature,
             _key=self._key,
             _program=program,
             _inputs=inputs,
             _outputs=outputs,
-            _elsewhere=elsewhere,
             _kept=PackedWeights(outside, choose, machine) if outside.kept else None,
         )
 
@@ -174,10 +174,8 @@ class Lowered:
             options = options.update(keeps=tuple(place for place, i in enumerate(used) if i in last))
         tools = toolchain(options.device)
         choose = kernel_tuner(tools.candidate_kernels, options) if options.autotune else tools.choose_kernel
-        compiler, expect = (
-            tools.compiler() if options.native else None,
-            prefetch.expect if prefetch is not None else None,
-        )
+        compiler = tools.compiler() if options.native else None
+        expect = prefetch.expect if prefetch is not None else None
         program = lower(graph, options, choose, compiler, expect)
         if compiler is not None and program.needs_no_python:
             in_background(partial(load_direct, compiler))  # the third call can use it
@@ -228,19 +226,20 @@ class Executable:
         snapshot: the captured Python values, which must not change.
         timings: the seconds of each part of the compilation.
         options: the options of the compilation.
+        queued: runs the program on a device other than the CPU.
     """
 
     graph: Graph
     snapshot: Snapshot
     timings: Timings
     options: Options
+    queued: DeviceProgram | None
     _signature: Signature
     _key: Key
     _program: Program
     _inputs: Inputs
     _outputs: Outputs
     _kept: PackedWeights | None  # packed forms of inputs that last from call to call
-    _elsewhere: DeviceProgram | None  # runs it, where that is no task of the CPU's
 
     @property
     def memory_plan(self) -> MemoryPlan:
@@ -325,8 +324,8 @@ class Executable:
 
     def run(self, leaves: Sequence[Any]) -> Any:
         """Runs the program on dynamic leaves that are known to fit, and returns the function's result."""
-        if self._elsewhere is not None:
-            return self._elsewhere.run(leaves)
+        if self.queued is not None:
+            return self.queued.run(leaves)
         if get_context().device is not None:  # which steps in Python would run on
             with set_context(device=None):
                 return self.run(leaves)
@@ -380,7 +379,7 @@ class Executable:
         """Returns the function that calls the program on the dynamic leaves of calls without Python in between; None where that
         cannot be.
         """
-        if self._elsewhere is not None:
+        if self.queued is not None:
             return None
         compiler, boxes, arrays = toolchain(self.options.device).compiler(), _boxes(), pattern.arrays
         order = self._program.outside.order
@@ -417,11 +416,6 @@ class Executable:
         watched = replace(self, _program=self._program.watched(watch))
         watched.run(leaves)
         return self._report(self._program, watch)
-
-    @property
-    def queued(self) -> QueuedProgram | None:
-        """The program, where it runs on a device other than the CPU."""
-        return self._elsewhere
 
     def run_arrays(self, arrays: Sequence[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
         """Runs the program on inputs of the graph, and returns its outputs."""

@@ -51,12 +51,10 @@ _KERNELS: tuple[tuple[str, str, str], ...] = (
     ("blas.schur", "lu schur sylvester", ""),
     ("cpu.fit", "fit", ""),
     ("cpu.kernels.arg_reduce", "argmax argmin", ""),
-    ("cpu.kernels.attention.attention", "attention", ""),
+    ("cpu.kernels.attention.attention", "attention attention_tangent", ""),
     ("cpu.kernels.attention.attention_gradient", "attention_gradient", ""),
-    ("cpu.kernels.attention.attention_tangent", "attention_tangent", ""),
-    ("cpu.kernels.draws", "", "same_bits"),
-    ("cpu.kernels.moves.gather", "gather dynamic_slice", ""),
-    ("cpu.kernels.moves.scatter", "scatter dynamic_update_slice", ""),
+    ("cpu.kernels.draws", "random_bits", "same_bits"),
+    ("cpu.kernels.moves.indexed", "gather dynamic_slice scatter dynamic_update_slice", ""),
     (
         "cpu.kernels.pooling",
         "max_pool max_pool_places max_pool_both sum_pool sum_pool_input_grad pick_pool_input_grad",
@@ -69,7 +67,6 @@ _KERNELS: tuple[tuple[str, str, str], ...] = (
     ("cpu.kernels.sorts.search", "searchsorted", ""),
     ("cpu.kernels.sorts.sort", "sort argsort", ""),
     ("cpu.kernels.sorts.top_k", "top_k", ""),
-    ("cpu.kernels.threefry", "random_bits", ""),
     ("cpu.kernels.transforms.fft", "fft rfft irfft", ""),
     ("mpi.kernels", "psum pmax pmin psum_scatter all_gather all_gather_same all_to_all ppermute process_index", ""),
     ("onednn.convolution", "conv conv_input_grad conv_weight_grad", ""),
@@ -95,7 +92,7 @@ def _advice() -> str:
     return "; NVIDIA's driver (libcuda.so.1), which CUDA's devices need, finds no graphics processor"
 
 
-scalar.check = later("nnc.lower.kernels.scalar_checks", "check_scalar")  # of expressions that come from outside
+scalar.check_with(later("nnc.lower.kernels.scalar_checks", "check_scalar"))  # of expressions that come from outside
 register_kind(
     DeviceKind(
         name=CPU,

@@ -1,20 +1,19 @@
 """Devices: the protocol that each implements, and the ones that there are."""
 
 from nnc.base.options import CPU
-from nnc.device.kinds import DeviceKind, kind_of, load_kernels, machine_of, machine_of_device, register_kind
-from nnc.device.known import check_program, devices, find_device, interpreter_of
-from nnc.device.protocol import (
-    CUDA,
-    Accelerator,
-    Block,
-    Device,
-    Elements,
-    Event,
-    Pool,
-    SharingDevice,
-    Stream,
-    Transfer,
+from nnc.device.kinds import (
+    DeviceKind,
+    check_program,
+    devices,
+    find_device,
+    interpreter_of,
+    kind_of,
+    load_kernels,
+    machine_of,
+    machine_of_device,
+    register_kind,
 )
+from nnc.device.protocol import CUDA, Accelerator, Block, Device, Elements, SharingDevice
 
 __all__ = [
     "CPU",
@@ -24,11 +23,7 @@ __all__ = [
     "Device",
     "DeviceKind",
     "Elements",
-    "Event",
-    "Pool",
     "SharingDevice",
-    "Stream",
-    "Transfer",
     "check_program",
     "devices",
     "find_device",

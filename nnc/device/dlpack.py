@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from nnc.base.dtypes import bfloat16
-from nnc.device.known import find_device, interpreter_of
+from nnc.device.kinds import find_device, interpreter_of
 from nnc.errors import ArgumentTypeError, NncError, UnsupportedError, user_error
 
 NDArray = np.ndarray[Any, Any]
@@ -27,11 +27,8 @@ NDArray = np.ndarray[Any, Any]
 CODE_AT = {b"dltensor": 20, b"dltensor_versioned": 52}
 UNSIGNED, BFLOAT = 1, 4  # DLPack's codes of dtypes
 ON_HOST = frozenset((1, 3, 11, 13))  # DLPack's kinds of devices whose memory the host reads: its own, pinned, managed
-HOST, CUDA, OTHER = (
-    1,
-    2,
-    12,
-)  # DLPack's kinds of the host's own memory, of CUDA's devices, and of those that it has no kind for
+# DLPack's kinds of the host's own memory, of CUDA's devices, and of those that it has no kind for
+HOST, CUDA, OTHER = 1, 2, 12
 DEVICES = {CUDA: "cuda", 4: "opencl", 7: "vulkan", 8: "metal", 10: "rocm", 14: "oneapi"}
 
 _name = ctypes.pythonapi.PyCapsule_GetName

@@ -3,8 +3,8 @@
 A memory plan gives offsets within an arena, and a schedule gives streams and signals; neither knows where the arena lies. A
 `DeviceFrame` (nnc/run) binds both to a device: it takes a block of the device's pool, puts the steps of each stream into
 one of the device's streams, and turns signals into events. Work is asynchronous: a function that takes a stream returns before the
-work is done, and the order between streams is set by events, and by nothing else. On a CPU all work is done when the function
-returns.
+work is done, and the order between streams is set by events, and by nothing else. The CPU has none of these: its programs work in
+the memory of the process, and have done so when they return.
 
 Kernels and compilers are chosen by the *kind* of a device, and stand in `nnc.backends`.
 """
@@ -195,21 +195,6 @@ class Device(Protocol):
         """The name as users write it: "cpu", "cuda:0"."""
         ...
 
-    @property
-    def pool(self) -> Pool:
-        """Its memory."""
-        ...
-
-    @property
-    def stream(self) -> Stream:
-        """The stream that work goes to by default."""
-        ...
-
-    @property
-    def transfer(self) -> Transfer:
-        """Its copies."""
-        ...
-
 
 class CapturedGraph(Protocol):
     """Work that was captured, to be queued again as one."""
@@ -283,6 +268,21 @@ class Accelerator(Device, Protocol):
         8
         >>> device.synchronize()
     """
+
+    @property
+    def pool(self) -> Pool:
+        """Its memory."""
+        ...
+
+    @property
+    def stream(self) -> Stream:
+        """The stream that work goes to by default."""
+        ...
+
+    @property
+    def transfer(self) -> Transfer:
+        """Its copies."""
+        ...
 
     @property
     def driver(self) -> Driver:

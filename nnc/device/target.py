@@ -1,4 +1,10 @@
-"""Figures of a kind of machine by which lowering and kernels choose: records, with values for each machine."""
+"""Figures of a kind of machine by which lowering and kernels choose.
+
+The records' own values are those of processors with vectors of 256 or 512 bits, as x86-64 has them, measured on AMD Zen 4 and
+Intel Granite Rapids with two cores. A figure without a reason beside it was found by trial; how far it may go without harm was not
+written down. `nnc.device.targets` has the machines: what a system tells, and where cores of another kind differ. Values of `Grids`
+follow from an H100's data sheet, and were not measured.
+"""
 
 from __future__ import annotations
 
@@ -20,20 +26,19 @@ class Memory(NamedTuple):
         second_cache_bytes: size of the next one.
     """
 
-    line_bytes: int
-    page_bytes: int
-    least_prefetched_bytes: int
-    prefetched_share: int
-    cached_bytes: int
-    first_cache_bytes: int
-    second_cache_bytes: int
+    line_bytes: int = 64  # every x86-64, and most ARM cores
+    page_bytes: int = 4096  # where pages are larger, touching more often costs little
+    least_prefetched_bytes: int = 1 << 20  # fewer are there sooner than a thread
+    prefetched_share: int = 4
+    cached_bytes: int = 1 << 18  # smaller values stay in the caches
+    first_cache_bytes: int = 48 << 10
+    second_cache_bytes: int = 1 << 20
 
 
 class Threads(NamedTuple):
     """Costs of threads, and how loops are cut for them.
 
     Attributes:
-        part_ns: nanoseconds of work that pay for a thread, at least.
         moved_part_bytes: bytes that a thread must have to move.
         inline_bytes: bytes that a loop moves itself instead of calling a kernel.
         parts_of_a_thread: parts into which a loop is cut for each thread.
@@ -41,12 +46,15 @@ class Threads(NamedTuple):
         worker_pauses: pauses that a worker waits for work before it sleeps.
     """
 
-    part_ns: float
-    moved_part_bytes: int
-    inline_bytes: int
-    parts_of_a_thread: int
-    caller_pauses: int
-    worker_pauses: int
+    moved_part_bytes: int = 1 << 17
+    inline_bytes: int = 64
+    parts_of_a_thread: int = 16  # with 4, a product of 28 panels took a fifth longer: the last part was an eighth of it
+    caller_pauses: int = (
+        8000  # 0.2 ms with 26 ns for a pause: a worker that takes much longer may have lost its processor
+    )
+    # 2 ms, as libgomp's threads: a worker that sleeps is often woken on its caller's processor and stays there for a tick
+    # of 4 ms. Offering the processor meanwhile (sched_yield) is worse: Linux takes a whole slice of time from the caller
+    worker_pauses: int = 80_000
 
 
 class Schedule(NamedTuple):
@@ -67,16 +75,16 @@ class Schedule(NamedTuple):
         streams: streams that a program may have where nobody says how many; 0: one for each processor that kernels leave idle.
     """
 
-    call_seconds: float
-    signal_seconds: float
-    flops_per_second: float
-    bytes_per_second: float
-    compiled_call_seconds: float
-    saved_seconds: float
-    saved_part: float
-    heavy_seconds: float
-    message_seconds: float
-    message_bytes_per_second: float
+    call_seconds: float = 5e-6
+    signal_seconds: float = 3e-5
+    flops_per_second: float = 2e10
+    bytes_per_second: float = 1e10
+    compiled_call_seconds: float = 2e-8
+    saved_seconds: float = 1e-3
+    saved_part: float = 0.2
+    heavy_seconds: float = 1e-3  # shorter kernels hold Python's lock for much of their time
+    message_seconds: float = 4e-6  # a sum of 4 floats of two processes on one machine
+    message_bytes_per_second: float = 5e9  # a sum of 1 MiB there takes 0.4 ms
     light_seconds: float = math.inf
     streams: int = 0
 
@@ -91,10 +99,10 @@ class Fusion(NamedTuple):
         operands: operands and results of one kernel.
     """
 
-    row_elements: int
-    column_elements: int
-    nodes: int
-    operands: int
+    row_elements: int = 1 << 15  # more would not stay in the cache
+    column_elements: int = 1 << 10
+    nodes: int = 96  # a longer one spills registers and takes long to compile
+    operands: int = 32
 
 
 class Loops(NamedTuple):
@@ -119,22 +127,22 @@ class Loops(NamedTuple):
         register_bytes: bytes of a buffer that a loop of a program may keep in registers.
     """
 
-    grain: int
-    generic_elements: int
-    row_parts: int
-    inline_instructions: int
-    unrolled_instructions: int
-    column_vectors: int
-    far_bytes: int
-    summands: int
-    short_sums: int
-    summed_columns: int
-    saved_instructions: int
-    stack_bytes: int
-    transcendental_instructions: int
-    tiles: tuple[int, ...]
-    strided_instructions: int
-    register_bytes: int
+    grain: int = 16_000
+    generic_elements: int = 1024
+    row_parts: int = 16  # a fixed number, so that sums do not depend on the threads
+    inline_instructions: int = 256
+    unrolled_instructions: int = 24
+    column_vectors: int = 16
+    far_bytes: int = 1024  # the next row is on another page soon
+    summands: int = 128  # equal terms lose up to 1e-6 of the sum in float32, with 256 up to 3e-6
+    short_sums: int = 512
+    summed_columns: int = 1024
+    saved_instructions: int = 8
+    stack_bytes: int = 1 << 16
+    transcendental_instructions: int = 16
+    tiles: tuple[int, ...] = (64, 32, 16)
+    strided_instructions: int = 8
+    register_bytes: int = 64
 
 
 class Products(NamedTuple):
@@ -169,32 +177,32 @@ class Products(NamedTuple):
         solved_buffer_bytes: bytes of solved rows on a thread's stack.
     """
 
-    panel_terms: int
-    summands: int
-    sum_bytes: int
-    part_volume: int
-    parts: int
-    least_rows: int
-    packed_rows: int
-    read_cost: float
-    displacing_bytes: int
-    slow_second_cache: bool
-    enough_rows: int
-    shared_volume: int
-    shared_tile: int
-    inline_volume: int
-    small_volume: int
-    library_volume: int
-    streamed_part_volume: int
-    few_columns: int
-    row_matrix_bytes: int
-    row_panel_bytes: int
-    row_parts: int
-    prefetched_rows: int
-    added_rows: int
-    prefetched_terms: int
-    solved_part_volume: int
-    solved_buffer_bytes: int
+    panel_terms: int = 1024  # it then stays in the second-level cache
+    summands: int = 256  # to put the sums of a tile aside takes as long as 8 terms
+    sum_bytes: int = 1 << 18
+    part_volume: int = 1 << 19  # some ten microseconds
+    parts: int = 16
+    least_rows: int = 64  # each part packs its own panel
+    packed_rows: int = 96
+    read_cost: float = 0.1
+    displacing_bytes: int = 1 << 12  # its sets repeat every 4 KB
+    slow_second_cache: bool = False  # AMD's cores are as fast either way
+    enough_rows: int = 512
+    shared_volume: int = 1 << 23  # smaller ones would take longer by a hundredth or two
+    shared_tile: int = 1 << 16  # smaller ones would take longer by a hundredth or two
+    inline_volume: int = 1024
+    small_volume: int = 40**3  # about two microseconds of NumPy's product
+    library_volume: int = 40**3
+    streamed_part_volume: int = 1 << 17  # some five microseconds
+    few_columns: int = 8
+    row_matrix_bytes: int = 1 << 16  # below, the nearest cache serves panels as well
+    row_panel_bytes: int = 1 << 13  # a part of the nearest cache, and rows of two pages
+    row_parts: int = 8  # memory limits, not the cores
+    prefetched_rows: int = 2  # the processor does not look past a page
+    added_rows: int = 2  # the sums are read and written half as often
+    prefetched_terms: int = 8
+    solved_part_volume: int = 1 << 18
+    solved_buffer_bytes: int = 1 << 19
 
 
 class Attention(NamedTuple):
@@ -202,11 +210,9 @@ class Attention(NamedTuple):
 
     Attributes:
         keys: keys of a block.
-        features: features of a head, at most.
     """
 
-    keys: int
-    features: int
+    keys: int = 64
 
 
 class Convolutions(NamedTuple):
@@ -219,10 +225,10 @@ class Convolutions(NamedTuple):
         turning_cost: cost of turning a tensor's axes, in times of a library's own reorder.
     """
 
-    large_image: int
-    short_row: int
-    few_rows: int
-    turning_cost: int
+    large_image: int = 512
+    short_row: int = 4  # they take one row at a time
+    few_rows: int = 1024
+    turning_cost: int = 3
 
 
 class Sorting(NamedTuple):
@@ -238,13 +244,13 @@ class Sorting(NamedTuple):
         searched_bytes: bytes whose move takes as long as to search for a value.
     """
 
-    rows_at_once: int
-    shared_elements: int
-    least_quick: int
-    digit_bits: int
-    registers: int
-    drawn_bytes: int
-    searched_bytes: int
+    rows_at_once: int = 16
+    shared_elements: int = 1 << 17
+    least_quick: int = 1 << 18
+    digit_bits: int = 11
+    registers: int = 4
+    drawn_bytes: int = 16
+    searched_bytes: int = 16
 
 
 class Grids(NamedTuple):
@@ -272,24 +278,24 @@ class Grids(NamedTuple):
         turned: iterations of both loops of such tiles, at least.
     """
 
-    threads: int
-    most_threads: int
-    vector_bytes: int
-    aligned_bytes: int
-    kept_words: int
-    kept_vectors: int
-    vectors_at_once: int
-    lanes: int
-    shared_bytes: int
-    busy_threads: int
-    summands: int
-    parts: int
-    least_parts: int
-    part_rows: int
-    part_elements: int
-    scattered_share: int
-    tile: int
-    turned: int
+    threads: int = 256  # eight blocks fill a multiprocessor, so that few threads wait where the last blocks end
+    most_threads: int = 1024  # of a block, on every GPU
+    vector_bytes: int = 16  # the widest access of one thread
+    aligned_bytes: int = 64  # of places in the arena; arrays begin at multiples of 256
+    kept_words: int = 64  # of the 128 registers that a thread has where 512 threads share a multiprocessor
+    kept_vectors: int = 8
+    vectors_at_once: int = 4  # 64 bytes under way for a thread, 128 KiB for the 2,048 threads of a multiprocessor
+    lanes: int = 32
+    shared_bytes: int = 48 << 10  # more must be asked for at the launch
+    busy_threads: int = 132 * 1024  # half of the threads that an H100 holds, in 132 multiprocessors
+    summands: int = 256  # 2e-6 of the sum is lost after some 1,000 terms in float32
+    parts: int = 512  # four blocks for each multiprocessor, which take turns
+    least_parts: int = 4  # the launch that adds up takes as long as 5 MB of memory
+    part_rows: int = 64  # rows of 8 warps: each of them sums 8 before it waits for the others
+    part_elements: int = 1 << 14  # 16 vectors of each of 256 threads
+    scattered_share: int = 8  # smaller operands stay in the nearest cache, where a thread reads each element
+    tile: int = 32  # elements; a warp reads a whole number of sectors of any dtype of 1 byte or more
+    turned: int = 8  # float32 of a sector: shorter loops read whole sectors in any order
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,15 +321,15 @@ class Target:
     kind: str
     vector_bytes: int
     cores: int
-    memory: Memory
-    threads: Threads
-    schedule: Schedule
-    fusion: Fusion
-    loops: Loops
-    products: Products
-    attention: Attention
-    convolutions: Convolutions
-    sorting: Sorting
+    memory: Memory = Memory()
+    threads: Threads = Threads()
+    schedule: Schedule = Schedule()
+    fusion: Fusion = Fusion()
+    loops: Loops = Loops()
+    products: Products = Products()
+    attention: Attention = Attention()
+    convolutions: Convolutions = Convolutions()
+    sorting: Sorting = Sorting()
 
     def __hash__(self) -> int:
         return hash((self.kind, self.vector_bytes, self.cores))  # the rest hardly ever differs, and takes long
@@ -337,6 +343,6 @@ class GpuTarget(Target):
         grids: the shapes of launches.
     """
 
-    grids: Grids
+    grids: Grids = Grids()
 
     __hash__ = Target.__hash__

@@ -13,6 +13,7 @@ from nnc.graph.builder import *
 from nnc.graph.dispatch import *
 from nnc.graph.graph import *
 from nnc.graph.hashing import *
+from nnc.graph.kernels import *
 from nnc.graph.passes import *
 from nnc.graph.registry import *
 from nnc.graph.rewrite import *

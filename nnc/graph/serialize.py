@@ -228,7 +228,7 @@ class GraphWriter:
     def tables(self) -> dict[str, Any]:
         """Returns the tables that `GraphReader` reads."""
         return {
-            "specs": [spec_tree(spec) for spec in self.specs],
+            "specs": [_spec_tree(spec) for spec in self.specs],
             "sources": [[source.file, source.line, source.function] for source in self.sources],
             "graphs": self.graphs,
         }
@@ -304,7 +304,7 @@ def _values(
     return trees
 
 
-def spec_tree(spec: TensorSpec) -> dict[str, Any]:
+def _spec_tree(spec: TensorSpec) -> dict[str, Any]:
     """Returns a spec as a tree that JSON can hold."""
     tree: dict[str, Any] = {"shape": [int(n) for n in spec.shape], "dtype": spec.dtype.name}
     return tree if spec.layout == STRIDED else tree | {"layout": spec.layout}
@@ -371,7 +371,7 @@ class GraphReader:
         """Returns the spec at a position of its table."""
         found = self._specs[position]
         if found is None:
-            found = self._specs[position] = read_spec(self._spec_rows[position])
+            found = self._specs[position] = _read_spec(self._spec_rows[position])
         return found
 
     def graph(self, position: int) -> Graph:
@@ -387,7 +387,10 @@ class GraphReader:
 
     def _read_graph(self, tree: Mapping[str, Any]) -> Graph:
         symbols = [new_symbol(self.spec(spec), name) for spec, name in tree["symbols"]]
-        pick = lambda positions: tuple([symbols[i] for i in positions])
+
+        def pick(positions: list[int]) -> tuple[Symbol, ...]:
+            return tuple([symbols[i] for i in positions])
+
         nodes = tuple([
             new_node(
                 command(node["command"]),
@@ -404,8 +407,8 @@ class GraphReader:
         return Graph(pick(tree["inputs"]), pick(tree["outputs"]), nodes, constants, attrs, tree["name"])
 
 
-def read_spec(tree: Mapping[str, Any]) -> TensorSpec:
-    """Returns the spec that `spec_tree` made `tree` of."""
+def _read_spec(tree: Mapping[str, Any]) -> TensorSpec:
+    """Returns the spec that `_spec_tree` made `tree` of."""
     return TensorSpec(tuple(tree["shape"]), _DTYPES[tree["dtype"]], tree.get("layout", STRIDED))
 
 

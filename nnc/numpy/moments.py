@@ -211,13 +211,10 @@ def _variance(
     elif isinstance(count, float) and count > ddof:
         freedom = count - ddof if ddof else count
     work = dtypes.real_dtype(work)
-    variance, factor = _variance_of_usual(x, rows.means, rows.most()), None
-    if variance is None:
-        found = moments_in_range(x, rows.means, rows.most())
-        variance, factor = found.variance, found.factor
+    variance, factor = _scaled_variance(x, rows.means, rows.most())
     if not keepdims:
         shape = tuple(n for i, n in enumerate(x.spec.shape) if i not in rows.axes)
-        variance, factor = (None if y is None else reshape(y, shape=shape) for y in (variance, factor))
+        variance, factor = reshape(variance, shape=shape), None if factor is None else reshape(factor, shape=shape)
     is_whole = isinstance(count, float) and freedom is count
     return variance if is_whole else variance * (count / freedom), factor, work
 
@@ -225,25 +222,26 @@ def _variance(
 _LONGEST_CHAIN = 1024  # terms that a sum of float32 adds one after the other
 
 
-def _variance_of_usual(x: Array, means: Means, most: int) -> Array | None:
-    """Returns the variance of numbers that are known to be usual, by fewer steps: all squares stay in range, and the mean is so
-    exact that the numbers need not be centred once more. None where they may be others.
+def _scaled_variance(x: Array, means: Means, most: int) -> tuple[Array, Array | None]:
+    """Returns the variance of numbers times a factor, and that factor, None for 1.
+
+    Of numbers that are known to be usual it takes fewer steps: all squares stay in range, and the mean is so exact that the numbers
+    need not be centred once more.
     """
-    if may_be_differentiated(x) or not most:
-        return None
-    (near,) = means(x)
-    apart = x - near
-    (square,) = means(squared_sizes(apart))
-    if unusual_squares(square, most):
-        return None
-    # the error of the mean is at most unit · chain · √(mean² + variance), and its square is not to reach unit / 4 of the variance
-    unit = float(np.finfo(square.spec.dtype).eps) / 2
-    chain = 64 + (min(most, _LONGEST_CHAIN) if square.spec.dtype == dtypes.float32 else most)
-    if usual(squared_sizes(near) / square, 0, 1 / (4 * unit * chain**2) - 1):
-        return square
-    (rest,) = means(apart)
-    variance = square - squared_sizes(rest)
-    return el.where(variance < 0, 0, variance)
+    if not may_be_differentiated(x) and most:
+        (near,) = means(x)
+        apart = x - near
+        (square,) = means(squared_sizes(apart))
+        if not unusual_squares(square, most):
+            # the mean's error is at most unit · chain · √(mean² + variance), and its square is to be below unit / 4 of the variance
+            unit = float(np.finfo(square.spec.dtype).eps) / 2
+            chain = 64 + (min(most, _LONGEST_CHAIN) if square.spec.dtype == dtypes.float32 else most)
+            if usual(squared_sizes(near) / square, 0, 1 / (4 * unit * chain**2) - 1):
+                return square, None
+            variance = square - squared_sizes(means(apart)[0])
+            return el.where(variance < 0, 0, variance), None
+    found = moments_in_range(x, means, most)
+    return found.variance, found.factor
 
 
 @array_method_by_value

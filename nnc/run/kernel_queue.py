@@ -26,8 +26,9 @@ from nnc.commands.rules import expansion
 from nnc.device import CPU, machine_of_device
 from nnc.device.target import Target
 from nnc.graph import Command, Graph, Kernel, Node, find_kernel
+from nnc.graph.kernels import kernels_for
 from nnc.graph.passes import PhaseName
-from nnc.graph.registry import joined, kernels_for
+from nnc.graph.registry import joined
 from nnc.lower.kernels.domain import can_fuse, is_reduction, is_view
 from nnc.lower.kernels.launch import DeviceKernel
 from nnc.lower.kernels.native import Compiler, Native, Remembered

@@ -207,7 +207,7 @@ def test_a_graph_is_launched_a_thousand_times_with_other_pointers() -> None:
         held = [*held[-(i % 7) :], (there, result)]  # so that memory is taken and given back in turns
     executable, _ = f.find(*there)
     assert executable is not None
-    graph = executable._elsewhere._frame._graph  # type: ignore[union-attr]
+    graph = executable.queued._frame._graph  # type: ignore[union-attr]
     assert graph is not None and device.driver is not None
 
 
@@ -220,7 +220,7 @@ def test_one_array_may_be_passed_twice_in_the_call_that_is_captured() -> None:
         assert bits(f(a, a)) == bits(f(x, x))
     assert bits(f(a, b)) == bits(f(x, y)) and bits(f(b, a)) == bits(f(y, x))
     executable, _ = f.find(a, b)
-    assert executable is not None and executable._elsewhere._frame._graph is not None  # type: ignore[union-attr]
+    assert executable is not None and executable.queued._frame._graph is not None  # type: ignore[union-attr]
 
 
 def test_programs_of_several_threads_are_captured_apart(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -262,7 +262,7 @@ def test_a_program_takes_the_memory_of_the_device_that_its_plan_states() -> None
     device = SimDevice()
     there = nnc.device_put((np.ones((64, 32), "float32"), np.ones((32, 16), "float32")), "sim:0")
     executable, leaves = f.find(*there)
-    assert executable is not None and executable._elsewhere is not None
+    assert executable is not None and executable.queued is not None
     plan = executable._program.memory_plan
     frame = DeviceFrame(executable._program, device, SimModule)
     used, arrays = device.pool.used, [np.asarray(leaf) for leaf in leaves]

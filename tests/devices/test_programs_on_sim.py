@@ -68,7 +68,7 @@ class Queued:
         there = nnc.device_put(arguments_of(program), "sim:0")
         executable, leaves = nnc.compile(program.fun, streams=STREAMS).find(*there)
         assert executable is not None
-        elsewhere = executable._elsewhere
+        elsewhere = executable.queued
         assert elsewhere is not None
         self.program: Lowered = executable._program
         self.inputs: list[DeviceMemory] = [elsewhere._place(leaves[i], spec) for i, spec in executable._inputs.reads]

@@ -39,7 +39,7 @@ def pin_machine() -> None:
 
     import nnc.base.machine  # noqa: PLC0415  (environment variables that are read at import are pinned by now)
     import nnc.device.targets  # noqa: PLC0415
-    from nnc.device.targets.x86 import X86  # noqa: PLC0415
+    from nnc.device.targets.__init__ import X86  # noqa: PLC0415
 
     nnc.base.machine.processor = lambda cpuinfo=Path(), cpu=None: dict(_PROCESSOR)
     nnc.device.targets.cpu_target = lambda: X86

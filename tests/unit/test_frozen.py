@@ -12,7 +12,7 @@ ROOT = Path(nnc.__file__).parent
 MARKS = ("dataclass", "dataclasses.dataclass")
 CHANGING = {
     "nnc.backends.cpu.threads.threads": "Threads",
-    "nnc.backends.cuda.libraries.epilogue": "_Terms",
+    "nnc.backends.cuda.libraries.dot": "_Terms",
     "nnc.backends.cuda.kernels.merges": "Merge",
     "nnc.backends.cuda.kernels.networks": "Network",
     "nnc.backends.cuda.kernels.segments": "_Run",

@@ -146,7 +146,7 @@ def test_kernels_are_found_without_imports_of_the_modules_that_have_them() -> No
 import importlib, pkgutil, nnc
 from nnc.device import load_kernels
 from nnc.graph import COMMANDS
-from nnc.graph.registry import kernel
+from nnc.graph.kernels import kernel
 
 def found():
     return {str(command): sorted((each.backend, each.device) for each in kernel.get(command, ())) for command in commands}

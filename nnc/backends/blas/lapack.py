@@ -26,7 +26,7 @@ from nnc.base.dtypes import DType
 from nnc.device.target import Target
 from nnc.errors import InternalError
 from nnc.graph import Kernel, TensorSpec, add_kernel
-from nnc.graph.registry import KernelFactory
+from nnc.graph.kernels import KernelFactory
 from nnc.lower.kernels.axes import Axes
 from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.kernels.native import Native
@@ -147,11 +147,7 @@ class MatrixPrinter:
                 total = code.add(code.load(at, self.dtype, lanes), code.load(place, self.dtype, lanes))
                 code.store(place, code.mul(total, code.like(total, 0.5)))
 
-            if column_step == size:
-                in_blocks(code, 0, n, 64 // size, add)
-            else:
-                with code.loop(0, n) as j:
-                    add(j, 0)
+            in_blocks(code, 0, n, 64 // size if column_step == size else 0, add)
 
     def _matrix(self, view: View) -> tuple[TensorSpec, tuple[int, ...]]:
         return TensorSpec(view.spec.shape[-2:], self.dtype), view.strides[-2:]

@@ -11,7 +11,7 @@ from functools import cache
 import numpy as np
 
 from nnc.base.dtypes import DType
-from nnc.base.machine import files_of
+from nnc.base.machine import address_of, files_of
 from nnc.errors import BackendError
 
 
@@ -27,7 +27,7 @@ class Lapack:
 
     def address(self, symbol: str) -> int:
         """Returns the address of a function."""
-        found = ctypes.cast(getattr(self.functions, symbol), c_void_p).value
+        found = address_of(self.functions, symbol)
         if found is None:
             raise BackendError(f"LAPACK has no function {symbol}")
         return found
@@ -37,7 +37,6 @@ class Lapack:
 
         `arguments` are those before `work`: letters, sizes, and None for tensors. Routines without integer workspace ask for 0.
         """
-        integers = routine in ("syevd",)
         work, iwork, info, query = np.zeros(1, dtype), c_int64(0), c_int64(0), c_int64(-1)
         given = [
             argument
@@ -48,7 +47,7 @@ class Lapack:
             for argument in arguments
         ]
         given += [work.ctypes.data_as(c_void_p), byref(query)]
-        if integers:
+        if routine == "syevd":
             given += [byref(iwork), byref(query)]
         elif routine in ("gesdd", "gees"):
             given.append(byref(iwork))
@@ -68,7 +67,7 @@ def lapack() -> Lapack | None:
                 found = Lapack(ctypes.CDLL(str(file)))
                 for routine in ("potrf", "gesv", "getrf", "geqrf", "orgqr", "syevd", "gesdd", "gees", "trsyl", "gemm"):
                     found.address(found.symbol(routine, np.dtype(np.float64)))
-            except (OSError, AttributeError):
+            except (OSError, BackendError):
                 continue
             return found
     return None

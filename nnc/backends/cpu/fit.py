@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nnc.backends.printer import Bound, Printer, add_native, grain_of, longest, over
+from nnc.backends.printer import Part, Printer, add_native, over
 from nnc.base import dtypes
 from nnc.commands.fit import bounds
 from nnc.device.target import Target
@@ -16,12 +16,11 @@ def _fit(step: Step, machine: Target) -> Native:
     (x,), out = step.inputs, step.outputs[0]
     printer = Printer(step, machine, refuses=True)
     axes = Axes(x.spec.shape, (x.strides, out.strides)).merged()
-    axis = longest(axes.shape)
     lower, upper = bounds(x.spec.dtype, out.spec.dtype)
 
-    def body(code: Code, begin: Bound, end: Bound) -> None:
+    def body(code: Code, part: Part) -> None:
         bad = code.slot(code.constant(False, dtypes.bool_))
-        with over(code, axes, ("%in0", "%out0"), (axis, begin, end)) as (source, target):
+        with over(code, axes, ("%in0", "%out0"), part) as (source, target):
             number = code.load(source, x.spec.dtype)
             outside = code.or_(
                 code.compare("lt", number, code.like(number, lower)),
@@ -32,8 +31,7 @@ def _fit(step: Step, machine: Target) -> Native:
         with code.when(code.read(bad)):
             printer.refuse(code)
 
-    count = axes.shape[axis] if axis >= 0 else 1
-    printer.parts(count, grain_of(count, x.spec.nbytes + out.spec.nbytes, machine), body)
+    printer.along(axes, x.spec.nbytes + out.spec.nbytes, body)
     return printer.native(inline=x.spec.size <= 1)
 
 

@@ -9,19 +9,15 @@ from functools import cache
 from typing import Any
 
 import nnc.backends.cuda.kernels.arg_reduce
-import nnc.backends.cuda.kernels.bins
 import nnc.backends.cuda.kernels.complexes
-import nnc.backends.cuda.kernels.empties
 import nnc.backends.cuda.kernels.fills
-import nnc.backends.cuda.kernels.fused
-import nnc.backends.cuda.kernels.gather
+import nnc.backends.cuda.kernels.indexed
 import nnc.backends.cuda.kernels.moves
+import nnc.backends.cuda.kernels.nests
+import nnc.backends.cuda.kernels.points
 import nnc.backends.cuda.kernels.pooling
 import nnc.backends.cuda.kernels.scan
-import nnc.backends.cuda.kernels.scatter
-import nnc.backends.cuda.kernels.search
 import nnc.backends.cuda.kernels.sort
-import nnc.backends.cuda.kernels.threefry
 import nnc.backends.cuda.kernels.triangular
 import nnc.backends.cuda.libraries.cupy_arrays
 import nnc.backends.cuda.libraries.dot

@@ -16,7 +16,7 @@ import numpy as np
 from nnc.backends.mpi.board import ENTERED, LEFT, SITE, Board, Site
 from nnc.backends.mpi.world import communicator, known_world
 from nnc.base import dtypes
-from nnc.base.dtypes import DType
+from nnc.base.machine import address_of
 from nnc.commands import collective
 from nnc.device import CPU
 from nnc.graph import Command, Kernel, TensorSpec, add_kernel
@@ -63,10 +63,6 @@ def _write(out: NDArray, fill: Callable[[NDArray], None]) -> None:
         out[...] = made
 
 
-def _is_summed_by_mpi(dtype: DType) -> bool:
-    return dtype.name in _NAMES
-
-
 def _gathered(x: NDArray, params: Params) -> NDArray:
     """Returns the values of all places."""
     rows = np.empty((params["size"], *x.shape), x.dtype)
@@ -82,18 +78,14 @@ def _total(name: str, rows: Callable[[NDArray, Params], NDArray]) -> Callable[[A
 
     def run(inputs: Arrays, outputs: Arrays, params: Params) -> None:
         x = _contiguous(inputs[0])
-        if _is_summed_by_mpi(x.dtype):
+        if x.dtype.name in _NAMES:
             kind = getattr(known_world().mpi, _NAMES[x.dtype.name])
             _write(outputs[0], lambda out: getattr(_group(params), name)([x, kind], [out, kind]))
         else:
-            outputs[0][...] = _sum(rows(x, params))
+            gathered = rows(x, params)
+            outputs[0][...] = np.add.reduce(gathered, axis=0, dtype=np.float32).astype(gathered.dtype)
 
     return run
-
-
-def _sum(rows: NDArray) -> NDArray:
-    total: NDArray = np.add.reduce(rows, axis=0, dtype=np.float32)
-    return total.astype(rows.dtype)
 
 
 def _extremum(joined: Any) -> Callable[[Arrays, Arrays, Params], None]:
@@ -153,41 +145,19 @@ class _MpiCall:
     def __init__(self, name: str, step: Step) -> None:
         self._name, self._step = name, step
         self._mpi = known_world().mpi
-        self._group = _group(step.params)
+        self.group = _group(step.params)
 
     def handle(self, value: Any) -> str:
-        """Returns an argument of the call: a communicator, a datatype or an operation."""
+        """Returns an argument of the call: a communicator, or MPI's datatype or operation of this name."""
+        value = getattr(self._mpi, value) if isinstance(value, str) else value
         number: int = self._mpi._handleof(value)
         if self._mpi._sizeof(value) == ctypes.sizeof(ctypes.c_int):
             return f"i32 {ctypes.c_int32(number).value}"
         return f"ptr inttoptr (i64 {number} to ptr)"
 
-    @property
-    def group(self) -> str:
-        """The argument for the communicator."""
-        return self.handle(self._group)
-
-    def kind(self, dtype: DType) -> str:
-        """Returns the argument for a datatype."""
-        return self.handle(getattr(self._mpi, _NAMES[dtype.name]))
-
     def place(self, number: int | None) -> str:
         """Returns the argument for a place along the axis; None for none."""
         return f"i32 {self._mpi.PROC_NULL if number is None else number}"
-
-    @property
-    def rank(self) -> int:
-        """The number of this process along the axis."""
-        return int(self._group.rank)
-
-    @property
-    def byte(self) -> str:
-        """The argument for bytes."""
-        return self.handle(self._mpi.BYTE)
-
-    def operation(self, name: str) -> str:
-        """Returns the argument for an operation."""
-        return self.handle(getattr(self._mpi, name))
 
     def native(self, *arguments: str, before: str = "") -> Native | None:
         """Returns the kernel, which notes on the board that it waits; None where Python cannot find the function's address.
@@ -196,7 +166,7 @@ class _MpiCall:
             arguments: the arguments of MPI's function.
             before: text that computes values for them.
         """
-        address, board = _address(self._name), known_world().board
+        address, board = address_of(self._mpi.__file__, self._name), known_world().board
         if address is None:
             return None
         if board is not None and effect[self._step.command] == "collective":
@@ -237,20 +207,9 @@ def _count(name: str, number: int) -> str:
     )
 
 
-def _address(name: str) -> int | None:
-    """Returns the address of a function of the library of MPI, which mpi4py has loaded."""
-    try:
-        library = ctypes.CDLL(known_world().mpi.__file__)
-        return ctypes.cast(getattr(library, name), ctypes.c_void_p).value
-    except (AttributeError, OSError):
-        return None
-
-
 def _fits(step: Step) -> bool:
     views = (*step.inputs[:1], *step.outputs)
-    return all(
-        is_contiguous(view.spec, view.strides) and view.spec.size * view.spec.dtype.itemsize <= _MOST for view in views
-    )
+    return all(is_contiguous(view.spec, view.strides) and view.spec.nbytes <= _MOST for view in views)
 
 
 def _reducing(name: str, operation: str = "SUM") -> Callable[[Step], Native | None]:
@@ -259,17 +218,13 @@ def _reducing(name: str, operation: str = "SUM") -> Callable[[Step], Native | No
     def native(step: Step) -> Native | None:
         spec = step.outputs[0].spec
         dtype = np.dtype(np.uint8) if dtypes.is_bool(spec.dtype) else spec.dtype  # True is the larger one
-        if not _fits(step) or not _is_reduced_by_mpi(dtype, operation):
+        if not _fits(step) or dtype.name not in _NAMES or (operation != "SUM" and dtypes.is_inexact(dtype)):
             return None
         call = _MpiCall(name, step)
-        count, group = f"i32 {spec.size}", call.group
-        return call.native("ptr %in0", "ptr %out", count, call.kind(dtype), call.operation(operation), group)
+        handles = map(call.handle, (_NAMES[dtype.name], operation, call.group))
+        return call.native("ptr %in0", "ptr %out", f"i32 {spec.size}", *handles)
 
     return native
-
-
-def _is_reduced_by_mpi(dtype: DType, operation: str) -> bool:
-    return _is_summed_by_mpi(dtype) and (operation == "SUM" or not dtypes.is_inexact(dtype))
 
 
 def _permuting(step: Step) -> Native | None:
@@ -277,14 +232,15 @@ def _permuting(step: Step) -> Native | None:
     if not _fits(step):
         return None
     call, spec = _MpiCall("MPI_Sendrecv", step), step.outputs[0].spec
-    nbytes = spec.size * spec.dtype.itemsize
-    source, target = partners(step.params, call.rank)
+    nbytes = spec.nbytes
+    source, target = partners(step.params, call.group.rank)
     before = f"  %state = alloca [{_STATE} x i8], align 8\n"
     if source is None:
         before += f"  call void @llvm.memset.p0.i64(ptr %out, i8 0, i64 {nbytes}, i1 false)\n"
-    sent = "ptr %in0", f"i32 {nbytes}", call.byte, call.place(target), "i32 0"
-    received = "ptr %out", f"i32 {nbytes}", call.byte, call.place(source), "i32 0"
-    return call.native(*sent, *received, call.group, "ptr %state", before=before)
+    byte, group = call.handle("BYTE"), call.handle(call.group)
+    sent = "ptr %in0", f"i32 {nbytes}", byte, call.place(target), "i32 0"
+    received = "ptr %out", f"i32 {nbytes}", byte, call.place(source), "i32 0"
+    return call.native(*sent, *received, group, "ptr %state", before=before)
 
 
 def _moving(name: str, part: Callable[[Step], TensorSpec]) -> Callable[[Step], Native | None]:
@@ -294,8 +250,8 @@ def _moving(name: str, part: Callable[[Step], TensorSpec]) -> Callable[[Step], N
         if not _fits(step):
             return None
         call, spec = _MpiCall(name, step), part(step)
-        count = f"i32 {spec.size * spec.dtype.itemsize}"
-        return call.native("ptr %in0", count, call.byte, "ptr %out", count, call.byte, call.group)
+        count = f"i32 {spec.nbytes}", call.handle("BYTE")
+        return call.native("ptr %in0", *count, "ptr %out", *count, call.handle(call.group))
 
     return native
 
@@ -307,7 +263,7 @@ def _row(step: Step) -> TensorSpec:
 
 def _native_process_index(step: Step) -> Native | None:
     call = _MpiCall("MPI_Comm_rank", step)
-    return call.native(call.group, "ptr %out")
+    return call.native(call.handle(call.group), "ptr %out")
 
 
 def _add(command: Command, run: Callable[..., None], native: Callable[[Step], Native | None] | None = None) -> None:

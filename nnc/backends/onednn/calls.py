@@ -110,13 +110,12 @@ class CallState:
 def calls_native(
     calls: Sequence[Call],
     inputs: int,
-    outputs: int = 1,
     *,
     workspace: bool = False,
     correction: Correction | None = None,
 ) -> Native:
     """Returns the kernel that runs the calls one after the other, and those of the correction where it has to."""
-    names = [*(f"in{i}" for i in range(inputs)), *(f"out{i}" for i in range(outputs)), *["workspace"] * workspace]
+    names = [*(f"in{i}" for i in range(inputs)), "out0", *["workspace"] * workspace]
     kept, more = tuple(calls), correction.calls if correction is not None else ()
     ends = [o.offset + o.desc.nbytes for call in (*kept, *more) for o in call.operands if not o.pointer]
     symbols = {name: loaded().address(name) for name in (_CALLED_TO_CORRECT if more else _CALLED)}

@@ -1,7 +1,7 @@
 """Convolution and both its gradients as primitives of oneDNN.
 
 Tensors come in any strides. The primitive says which layouts it wants inside: layouts of operands whose channels are contiguous are
-kept, others are its choice, and operands that differ are reordered in the workspace. `_layouts` tells the pass `pack` how a weight
+kept, others are its choice, and operands that differ are reordered in the workspace. `_layout` tells the pass `pack` how a weight
 should lie so that it need not be. A dense 1×1 convolution is a product of matrices as they lie, so that nothing need be reordered
 there. The choices below follow measurements of oneDNN 3.2 on AVX-512.
 """
@@ -18,18 +18,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nnc.backends.native_runs import cpu_compiler, run_native
+from nnc.backends.numpy_ref import run_by_graph
+from nnc.backends.onednn import library as dnnl
 from nnc.backends.onednn.calls import Call, Correction, Operand, calls_native
 from nnc.backends.onednn.epilogue import Combine, post_ops_of
 from nnc.backends.onednn.library import (
-    CONVOLUTION_DIRECT,
-    DIFF_DST,
-    DIFF_SRC,
-    DIFF_WEIGHTS,
-    DST,
-    FORWARD_TRAINING,
-    SCRATCHPAD,
-    SRC,
-    WEIGHTS,
     Attributes,
     Binary,
     Eltwise,
@@ -48,16 +41,17 @@ from nnc.commands.conv import conv
 from nnc.commands.pack import Blocks, packed_shape
 from nnc.commands.windows import Padding, Shape
 from nnc.device.target import Convolutions, Target
-from nnc.errors import BackendError, InternalError
+from nnc.errors import BackendError
 from nnc.graph import Attribute, Command, Graph, Kernel, TensorSpec, add_kernel, infer_specs
 from nnc.graph import command as get_command
-from nnc.graph.registry import KernelFactory
+from nnc.graph.kernels import KernelFactory
 from nnc.lower.kernels.epilogue import Epilogue
 from nnc.lower.kernels.native import Native
 from nnc.lower.plan.stages import NDArray, Step, Strides, row_major
 
 Arrays = Sequence[NDArray]
 Params = Mapping[str, Any]
+Specs = tuple[TensorSpec, ...]
 _AllStrides = tuple[Strides, Strides, Strides]
 _SomeStrides = tuple[Strides | None, Strides | None, Strides | None]
 
@@ -86,9 +80,13 @@ class _Form(NamedTuple):
 _forms: Attribute[_Form] = Attribute(
     "onednn_convolution", "the form in which oneDNN knows a convolution, or one of its gradients"
 )
-_forms.set("conv", _Form((X, W, Y), (SRC, WEIGHTS, DST), "convolution_forward"))
-_forms.set("conv_input_grad", _Form((Y, W, X), (DIFF_SRC, WEIGHTS, DIFF_DST), "convolution_backward_data"))
-_forms.set("conv_weight_grad", _Form((X, Y, W), (SRC, DIFF_WEIGHTS, DIFF_DST), "convolution_backward_weights"))
+_forms.set("conv", _Form((X, W, Y), (dnnl.SRC, dnnl.WEIGHTS, dnnl.DST), "convolution_forward"))
+_forms.set(
+    "conv_input_grad", _Form((Y, W, X), (dnnl.DIFF_SRC, dnnl.WEIGHTS, dnnl.DIFF_DST), "convolution_backward_data")
+)
+_forms.set(
+    "conv_weight_grad", _Form((X, Y, W), (dnnl.SRC, dnnl.DIFF_WEIGHTS, dnnl.DIFF_DST), "convolution_backward_weights")
+)
 
 
 class _ConvolutionShape(NamedTuple):
@@ -227,13 +225,13 @@ def _create(
     attributes = Attributes(post_ops) if post_ops else plain()
     (x, w, y), operation = tensors, problem.form.operation
     forward = PrimitiveDesc.create(
-        "convolution_forward", FORWARD_TRAINING, CONVOLUTION_DIRECT, x, w, None, y, *windows, attributes
+        "convolution_forward", dnnl.FORWARD_TRAINING, dnnl.CONVOLUTION_DIRECT, x, w, None, y, *windows, attributes
     )
     if problem.form.sought == Y:
         desc = forward
     else:
         bias = (None,) if problem.form.sought == W else ()
-        desc = PrimitiveDesc.create(operation, CONVOLUTION_DIRECT, x, w, *bias, y, *windows, forward, attributes)
+        desc = PrimitiveDesc.create(operation, dnnl.CONVOLUTION_DIRECT, x, w, *bias, y, *windows, forward, attributes)
     if is_plain:
         desc.skip_to_reference()  # which reads the description of the forward pass: both are held until here
     return desc
@@ -389,12 +387,12 @@ class _Draft:
         """Returns the call whose scratchpad begins at that byte of the workspace, which that pointer points to."""
         operands = [Operand(r, desc, workspace if p == "workspace" else p, at) for r, desc, p, at in self.operands]
         if self.desc.scratchpad_bytes:
-            operands.append(Operand(SCRATCHPAD, self._scratchpad, workspace, scratchpad))
+            operands.append(Operand(dnnl.SCRATCHPAD, self._scratchpad, workspace, scratchpad))
         return Call(Primitive.of(self.desc) if is_made else self.desc, tuple(operands))
 
     @cached_property
     def _scratchpad(self) -> MemoryDesc:
-        return self.desc.desc(SCRATCHPAD)
+        return self.desc.desc(dnnl.SCRATCHPAD)
 
 
 class _Plan(NamedTuple):
@@ -457,7 +455,7 @@ def _plan(problem: _ConvolutionShape, strides: _AllStrides, inside: PrimitiveDes
         used += -(-wanted.nbytes // _ALIGNMENT) * _ALIGNMENT
         source, target = (inner, outer) if pointer == "out0" else (outer, inner)
         reorder = PrimitiveDesc.reorder(source[0], target[0])
-        (after if pointer == "out0" else before).append(_Draft(reorder, ((SRC, *source), (DST, *target))))
+        (after if pointer == "out0" else before).append(_Draft(reorder, ((dnnl.SRC, *source), (dnnl.DST, *target))))
     for index, op in enumerate(problem.post_ops):
         if isinstance(op, Combine):
             operands.append((post_op_argument(index), _combined(problem, op, lying[Y]), f"in{op.operand}", 0))
@@ -512,15 +510,11 @@ def _product(problem: _ConvolutionShape, strides: _AllStrides) -> _Plan | None:
         return None
     if desc.implementation.startswith("ref"):
         return None
-    operands = zip((SRC, WEIGHTS, DST), (left, right, out), pointers, (0, 0, 0), strict=True)
+    operands = zip((dnnl.SRC, dnnl.WEIGHTS, dnnl.DST), (left, right, out), pointers, (0, 0, 0), strict=True)
     return _Plan((_Draft(desc, tuple(operands)),), 0, desc.scratchpad_bytes)
 
 
 # -- the kernels -------------------------------------------------------------------------------------------------------
-
-
-def _supports(name: str, machine: Target, specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:
-    return _is_possible(specs[0]) and _is_fast(_problem(name, machine, specs, params))
 
 
 def _is_possible(x: TensorSpec) -> bool:
@@ -535,32 +529,20 @@ def _is_fast(problem: _ConvolutionShape) -> bool:
     return _choose(problem.unpacked, problem.dense()) is not None
 
 
-def _layouts(
-    name: str, machine: Target, specs: tuple[TensorSpec, ...], params: Mapping[str, Any], once: bool
-) -> Mapping[int, str]:
-    """Returns the best layout of the weight for activations without gaps."""
-    if _forms[get_command(name)].sought == W or "packed" in params:
-        return {}
-    layout = _layout(_problem(name, machine, specs, params), once)
-    return {} if layout is None else {1: layout}
-
-
 @lru_cache(maxsize=1024)
 def _layout(problem: _ConvolutionShape, once: bool) -> str | None:
-    """Returns the layout of the weight, if it is not row by row. Where bringing it there costs something, products want none."""
+    """Returns the best layout of the weight for activations without gaps, if it is not row by row. Where bringing it there costs
+    something, products want none.
+    """
     strides, spec = problem.dense(), problem.spec(W)
     chosen = _choose(problem, strides)
     if chosen is None or (not once and _product(problem, strides) is not None):
         return None
-    wanted = chosen.desc.desc(WEIGHTS)
+    wanted = chosen.desc.desc(dnnl.WEIGHTS)
     blocks = wanted.blocks(problem.dtype)
     if blocks is None or wanted.same_as(MemoryDesc.strided(spec.shape, spec.dtype, strides[W])):
         return None
     return blocks.name
-
-
-def _workspace(name: str, machine: Target, specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> int:
-    return _dense_workspace(_problem(name, machine, specs, params))
 
 
 @lru_cache(maxsize=1024)
@@ -570,24 +552,14 @@ def _dense_workspace(problem: _ConvolutionShape) -> int:
     return plan.nbytes if plan is not None else 0
 
 
-def _lanes(name: str, machine: Target, specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> int:
-    """Returns the number of the result's channels that a vector holds. A matrix unit has none, since it waits for memory with
-    idle lanes, too.
-    """
-    return _lanes_of(_problem(name, machine, specs, params).unpacked)
-
-
 @lru_cache(maxsize=1024)
 def _lanes_of(problem: _ConvolutionShape) -> int:
-    """Returns the lanes of the primitive that would be chosen for any layouts: a plan that replaces it must be no slower."""
+    """Returns the number of the result's channels that a vector holds, of the primitive that would be chosen for any layouts: a
+    plan that replaces it must be no slower. A matrix unit has none, since it waits for memory with idle lanes, too.
+    """
     anyhow = (None, None, None)
     free = _primitive_desc(problem, anyhow) or _primitive_desc(problem._replace(is_widened=True), anyhow)
     return next((lanes for unit, lanes in _LANES.items() if free is not None and unit in free.implementation), 0)
-
-
-def _native(machine: Target, step: Step) -> Native | None:
-    """Returns the calls for a step's strides."""
-    return _calls(_problem(step.command.name, machine, step.input_specs, step.params), step, step.params["groups"])
 
 
 def _calls(problem: _ConvolutionShape, step: Step, groups: int) -> Native | None:
@@ -626,16 +598,27 @@ def _run_dense(name: str, native: Callable[[Step], Native | None]) -> Callable[[
 
 def _add(target: Command) -> None:
     def make(machine: Target) -> Kernel:
-        name, native = target.name, partial(_native, machine)
+        def problem(specs: Specs, params: Params) -> _ConvolutionShape:
+            return _problem(target.name, machine, specs, params)
+
+        def native(step: Step) -> Native | None:
+            return _calls(problem(step.input_specs, step.params), step, step.params["groups"])
+
+        def layouts(specs: Specs, params: Params, once: bool) -> Mapping[int, str]:
+            if _forms[target].sought == W or "packed" in params:
+                return {}
+            layout = _layout(problem(specs, params), once)
+            return {} if layout is None else {1: layout}
+
         return Kernel(
             "onednn",
-            _run_dense(name, native),
-            partial(_supports, name, machine),
+            _run_dense(target.name, native),
+            lambda specs, params: _is_possible(specs[0]) and _is_fast(problem(specs, params)),
             priority=20,
-            workspace=partial(_workspace, name, machine),
+            workspace=lambda specs, params: _dense_workspace(problem(specs, params)),
             native=native,
-            layouts=partial(_layouts, name, machine),
-            lanes=partial(_lanes, name, machine),
+            layouts=layouts,
+            lanes=lambda specs, params: _lanes_of(problem(specs, params).unpacked),
             expect=expect_library,
         )
 
@@ -684,10 +667,6 @@ def _native_joined(machine: Target, step: Step) -> Native | None:
     return _calls(problem, step, graph.nodes[0].params["groups"])
 
 
-def _run_joined(inputs: Arrays, outputs: Arrays, params: Params) -> None:
-    raise InternalError("a convolution with an epilogue is run by its graph where it is not compiled")
-
-
 def joined_kernel(machine: Target) -> Kernel:
     """Makes the kernel of a convolution with an epilogue.
 
@@ -696,4 +675,4 @@ def joined_kernel(machine: Target) -> Kernel:
     does.
     """
     able, workspace = partial(_supports_joined, machine), partial(_workspace_joined, machine)
-    return Kernel("onednn", _run_joined, able, 20, workspace, partial(_native_joined, machine), in_place=False)
+    return Kernel("onednn", run_by_graph, able, 20, workspace, partial(_native_joined, machine), in_place=False)

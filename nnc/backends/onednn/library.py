@@ -13,7 +13,7 @@ import os
 import sys
 import weakref
 from collections.abc import Mapping, Sequence
-from ctypes import POINTER, byref, c_char_p, c_float, c_int, c_int32, c_int64, c_size_t, c_uint, c_void_p
+from ctypes import POINTER, byref, c_char_p, c_float, c_int, c_int64, c_size_t, c_uint, c_void_p
 from functools import cache, lru_cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -23,26 +23,23 @@ from nnc.backends.onednn.interpose import can_interpose, imported, interpose
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
 from nnc.base.fork import fork_waits
-from nnc.base.machine import files_of
+from nnc.base.machine import address_of, files_of
 from nnc.commands.pack import Blocks
 from nnc.errors import BackendError
 
 DISTRIBUTION = "onednn-cpu-gomp"
 
-DATA_TYPES: Mapping[DType, int] = MappingProxyType({
-    dtypes.float16: 1, dtypes.bfloat16: 2, dtypes.float32: 3, dtypes.int32: 4, dtypes.int8: 5, dtypes.uint8: 6,
-    dtypes.float64: 7,
-})  # fmt: skip
+DATA_TYPES: Mapping[DType, int] = MappingProxyType({dtypes.float16: 1, dtypes.bfloat16: 2, dtypes.float32: 3})
 ANY_LAYOUT = 1  # the tag by which a primitive chooses the layout itself
 
 # Roles of tensors in a primitive (DNNL_ARG_…).
-SRC, SRC_1, DST, WEIGHTS, BIAS, WORKSPACE, SCRATCHPAD = 1, 2, 17, 33, 41, 64, 80
+SRC, SRC_1, DST, WEIGHTS, SCRATCHPAD = 1, 2, 17, 33, 80
 DIFF_SRC, DIFF_DST, DIFF_WEIGHTS = 129, 145, 161
 _POST_OP = 32768
 
 # Questions to a primitive descriptor about its tensors (dnnl_query_…_md).
 QUERIES: Mapping[int, int] = MappingProxyType(
-    {SRC: 129, DIFF_SRC: 130, WEIGHTS: 131, DIFF_WEIGHTS: 132, DST: 133, DIFF_DST: 134, WORKSPACE: 135, SCRATCHPAD: 136}
+    {SRC: 129, DIFF_SRC: 130, WEIGHTS: 131, DIFF_WEIGHTS: 132, DST: 133, DIFF_DST: 134, SCRATCHPAD: 136}
 )
 _QUERY_IMPLEMENTATION = 8
 # Questions to a memory descriptor (dnnl_query_…): numbers, and lists of numbers.
@@ -56,16 +53,8 @@ _OF_SHUFFLES = frozenset(("GOMP_loop_static_start", "GOMP_loop_static_next", "GO
 FORWARD_TRAINING = 64
 CONVOLUTION_DIRECT = 0x1
 
-ELTWISE: Mapping[str, int] = MappingProxyType(
-    {name: 0x20 + i for i, name in enumerate((
-        "relu", "tanh", "elu", "square", "abs", "sqrt", "linear", "soft_relu", "hardsigmoid", "logistic", "exp", "gelu_tanh",
-        "swish", "log", "clip", "clip_v2", "pow", "gelu_erf",
-    ))}
-)  # fmt: skip
-BINARY: Mapping[str, int] = MappingProxyType(
-    {name: 0x1FFF0 + i for i, name in enumerate(("add", "mul", "maximum", "minimum", "div", "sub"))}
-)
-
+ELTWISE: Mapping[str, int] = MappingProxyType({"square": 0x23, "abs": 0x24, "sqrt": 0x25})
+BINARY: Mapping[str, int] = MappingProxyType({"add": 0x1FFF0, "mul": 0x1FFF1, "div": 0x1FFF4, "sub": 0x1FFF5})
 _DESCS = 1024  # of each kind that are remembered
 _HANDLES = POINTER(c_void_p)
 _DIMS = POINTER(c_int64)
@@ -86,10 +75,8 @@ _SIGNATURES: Mapping[str, tuple[Any, ...]] = MappingProxyType({
     "dnnl_primitive_desc_next_impl": (c_void_p,),
     "dnnl_primitive_attr_create": (_HANDLES,),
     "dnnl_primitive_attr_set_scratchpad_mode": (c_void_p, c_int),
-    "dnnl_primitive_attr_set_fpmath_mode": (c_void_p, c_int),
     "dnnl_primitive_attr_set_post_ops": (c_void_p, c_void_p),
     "dnnl_post_ops_create": (_HANDLES,),
-    "dnnl_post_ops_append_sum": (c_void_p, c_float, c_int32, c_int),
     "dnnl_post_ops_append_eltwise": (c_void_p, c_int, c_float, c_float),
     "dnnl_post_ops_append_binary": (c_void_p, c_int, c_void_p),
     "dnnl_matmul_primitive_desc_create": (_HANDLES, *[c_void_p] * 6),
@@ -100,8 +87,6 @@ _SIGNATURES: Mapping[str, tuple[Any, ...]] = MappingProxyType({
         (_HANDLES, c_void_p, c_int, *[c_void_p] * 3, *[_DIMS] * 4, c_void_p, c_void_p),
     "dnnl_convolution_backward_weights_primitive_desc_create":
         (_HANDLES, c_void_p, c_int, *[c_void_p] * 4, *[_DIMS] * 4, c_void_p, c_void_p),
-    "dnnl_pooling_forward_primitive_desc_create": (_HANDLES, c_void_p, c_int, c_int, *[c_void_p] * 2, *[_DIMS] * 5, c_void_p),
-    "dnnl_pooling_backward_primitive_desc_create": (_HANDLES, c_void_p, c_int, *[c_void_p] * 2, *[_DIMS] * 5, *[c_void_p] * 2),
     **{f"dnnl_{kind}_destroy": (c_void_p,) for kind in (
         "engine", "stream", "memory_desc", "memory", "primitive_desc", "primitive", "primitive_attr", "post_ops",
     )},
@@ -119,7 +104,7 @@ class Library(NamedTuple):
 
     def address(self, name: str) -> int:
         """Returns the address of a C function, for compiled code."""
-        found = ctypes.cast(getattr(self.functions, name), c_void_p).value
+        found = address_of(self.functions, name)
         if found is None:
             raise BackendError(f"oneDNN has no function {name}")
         return found
@@ -326,11 +311,9 @@ class MemoryDesc(Owned):
 
 
 class Eltwise(NamedTuple):
-    """Applies a function of `ELTWISE` with its two parameters."""
+    """Applies a function of `ELTWISE`."""
 
     name: str
-    alpha: float = 0.0
-    beta: float = 0.0
 
 
 class Binary(NamedTuple):
@@ -340,13 +323,7 @@ class Binary(NamedTuple):
     desc: MemoryDesc
 
 
-class Sum(NamedTuple):
-    """Adds `scale` times the earlier contents of the result's memory."""
-
-    scale: float = 1.0
-
-
-PostOp = Eltwise | Binary | Sum
+PostOp = Eltwise | Binary
 
 
 def post_op_argument(index: int) -> int:
@@ -360,31 +337,24 @@ class _PostOps(Owned):
 
 
 class Attributes(Owned):
-    """The attributes of a primitive: post-ops, and that its scratchpad is the caller's memory.
-
-    `fpmath` "bf16" allows products of float32 to be computed in bfloat16.
-    """
+    """The attributes of a primitive: post-ops, and that its scratchpad is the caller's memory."""
 
     __slots__ = ("held",)
     kind = "primitive_attr"
 
-    def __init__(self, post_ops: Sequence[PostOp] = (), *, fpmath: str = "strict") -> None:
+    def __init__(self, post_ops: Sequence[PostOp] = ()) -> None:
         super().__init__(_create("dnnl_primitive_attr_create"))
         functions = loaded().functions
         check(functions.dnnl_primitive_attr_set_scratchpad_mode(self.handle, 1), "scratchpad mode")
-        mode = ("strict", "bf16").index(fpmath)
-        check(functions.dnnl_primitive_attr_set_fpmath_mode(self.handle, mode), "fpmath mode")
         self.held = tuple(post_ops)
         if not post_ops:
             return
         chain = _PostOps(_create("dnnl_post_ops_create"))
         for op in post_ops:
             if isinstance(op, Eltwise):
-                status = functions.dnnl_post_ops_append_eltwise(chain.handle, ELTWISE[op.name], op.alpha, op.beta)
-            elif isinstance(op, Binary):
-                status = functions.dnnl_post_ops_append_binary(chain.handle, BINARY[op.name], op.desc.handle)
+                status = functions.dnnl_post_ops_append_eltwise(chain.handle, ELTWISE[op.name], 0, 0)
             else:
-                status = functions.dnnl_post_ops_append_sum(chain.handle, op.scale, 0, 0)
+                status = functions.dnnl_post_ops_append_binary(chain.handle, BINARY[op.name], op.desc.handle)
             check(status, f"post-op {op}")
         check(functions.dnnl_primitive_attr_set_post_ops(self.handle, chain.handle), "post-ops")
 
@@ -416,13 +386,10 @@ class PrimitiveDesc(Owned):
         return cls(_create(f"dnnl_{operation}_primitive_desc_create", loaded().engine, *plain))
 
     @classmethod
-    def reorder(cls, source: MemoryDesc, target: MemoryDesc, attributes: Attributes | None = None) -> PrimitiveDesc:
+    def reorder(cls, source: MemoryDesc, target: MemoryDesc) -> PrimitiveDesc:
         """Returns a copy into another layout or dtype (roles SRC and DST)."""
-        engine, attributes = loaded().engine, attributes or plain()
-        handle = _create(
-            "dnnl_reorder_primitive_desc_create", source.handle, engine, target.handle, engine, attributes.handle
-        )
-        return cls(handle)
+        engine, name = loaded().engine, "dnnl_reorder_primitive_desc_create"
+        return cls(_create(name, source.handle, engine, target.handle, engine, plain().handle))
 
     def desc(self, role: int) -> MemoryDesc:
         """Returns the tensor that stands in a role of `QUERIES`, with the layout that was chosen."""

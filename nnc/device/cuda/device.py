@@ -14,11 +14,10 @@ import numpy as np
 
 from nnc.base.dtypes import DType, bfloat16
 from nnc.device import dlpack
-from nnc.device.cuda.context import Context
+from nnc.device.cuda.context import Context, CudaEvent, CudaStream, Handle
 from nnc.device.cuda.driver import CudaDriver
 from nnc.device.cuda.libraries import Libraries, find_libraries
 from nnc.device.cuda.memory import ALIGNMENT, UNKNOWN, CudaPool, Lease
-from nnc.device.cuda.streams import CudaEvent, CudaStream, Handle
 from nnc.device.memory import DeviceMemory
 from nnc.device.protocol import Block, Elements, NDArray
 from nnc.errors import UnsupportedError, user_error

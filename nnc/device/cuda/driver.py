@@ -7,11 +7,10 @@ import threading
 from collections.abc import Iterable
 from typing import Any
 
-from nnc.device.cuda.context import Context
-from nnc.device.cuda.graphs import Capture, CudaGraph, StepRun
+from nnc.device.cuda.context import Context, CudaStream
+from nnc.device.cuda.graphs import Capture, CudaGraph, StepRun, addresses_at
 from nnc.device.cuda.libraries import failure
 from nnc.device.cuda.library_calls import Record, RepeatedCall
-from nnc.device.cuda.streams import CudaStream
 from nnc.device.driver import FAILED, RUN_STEP, SIGNATURES, c_function, place_in_table
 
 
@@ -105,17 +104,13 @@ class CudaDriver:
             handles: their handles.
         """
         for handle in handles:
-            self._events.pop(handle, None)
-            self._steps.pop(handle, None)
-            self._records.pop(handle, None)
-            self._repeated.pop(handle, None)
-            self._kernels.pop(handle, None)
+            for known in (self._events, self._steps, self._records, self._repeated, self._kernels):
+                known.pop(handle, None)
 
     def _guarded(self, step: int, stream: int, parameters: int) -> int:
         try:
             count, run = self._steps[step]
-            pointers = (ctypes.c_void_p * count).from_address(parameters) if count else ()
-            addresses = [ctypes.c_uint64.from_address(at or 0).value for at in pointers]
+            addresses = addresses_at(parameters, count)
             run(addresses, stream)
             repeated = self._repeated.get(step)
             if repeated is not None:

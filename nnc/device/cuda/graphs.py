@@ -17,16 +17,14 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from nnc.device.capture import Node, Tracker
-from nnc.device.cuda.context import Context
+from nnc.device.cuda.context import Context, CudaStream
 from nnc.device.cuda.libraries import failure
-from nnc.device.cuda.streams import CudaStream
 from nnc.device.driver import FAILED, RUN_STEP, SIGNATURES, c_function
 from nnc.errors import DeviceError, InternalError, NncError, user_error
 
 _THIS_THREAD = 1  # CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
-_MOST_KEPT = (
-    16  # graphs of a program: addresses came back after 12 calls with three batches in turns, and results freed late
-)
+# Graphs of a program: addresses came back after 12 calls with three batches in turns, and results freed late.
+_MOST_KEPT = 16
 
 StepRun = Callable[[Sequence[int], int], None]
 """Queues a step, given the addresses of its operands and the handle of a stream.
@@ -92,21 +90,7 @@ class Kernel:
     sizes: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A call of a library. `of` queues it."""
-
-    of: CapturedCall
-
-
-@dataclass(frozen=True, slots=True)
-class PythonStep:
-    """A step that runs from Python. `run` queues its work."""
-
-    run: StepRun
-
-
-Work = Kernel | Call | PythonStep
+Work = Kernel | CapturedCall | StepRun  # a printed kernel, a call of a library, or a step that runs from Python
 
 
 class Capture:
@@ -151,13 +135,12 @@ class Capture:
 
     def _launch(self, function: int, *arguments: int) -> None:
         *sizes, stream, parameters, _ = arguments
-        addresses = _addresses(parameters, self._kernels[function])
+        addresses = addresses_at(parameters, self._kernels[function])
         self._tracker.launch(stream, Kernel(function, tuple(sizes)), addresses)
 
     def _run(self, step: int, stream: int, parameters: int) -> None:
         count, run = self._steps[step]
-        work = Call(run) if isinstance(run, CapturedCall) else PythonStep(run)
-        self._tracker.launch(stream, work, _addresses(parameters, count))
+        self._tracker.launch(stream, run, addresses_at(parameters, count))
 
 
 class UncapturedError(NncError):
@@ -174,7 +157,9 @@ class CudaGraph:
     def __init__(self, context: Context, nodes: list[Node[Work]]) -> None:
         self.nodes, call = nodes, _Functions(context)
         self._parts: list[Segment | Node[Work]] = []
-        for is_step, part in itertools.groupby(enumerate(nodes), lambda each: isinstance(each[1].kernel, PythonStep)):
+        for is_step, part in itertools.groupby(
+            enumerate(nodes), lambda each: not isinstance(each[1].kernel, Kernel | CapturedCall)
+        ):
             numbered = dict(part)
             self._parts += numbered.values() if is_step else [Segment(context, call, _by_itself(numbered))]
 
@@ -192,8 +177,8 @@ class CudaGraph:
         for part in self._parts:
             if isinstance(part, Segment):
                 part.launch(stream)
-            elif isinstance(part.kernel, PythonStep):
-                part.kernel.run(part.addresses, stream.handle)
+            elif not isinstance(part.kernel, Kernel):
+                part.kernel(part.addresses, stream.handle)
         return True
 
 
@@ -313,12 +298,12 @@ class _Made:
     def _captured(self, node: Node[Work]) -> int:
         """Returns the graph of a library's call."""
         call = node.kernel
-        if not isinstance(call, Call):
+        if not isinstance(call, CapturedCall):
             raise InternalError("capture: a step that runs from Python is a part of a graph")
         self._call("cuStreamBeginCapture_v2", self._stream.handle, _THIS_THREAD)
         is_whole = False
         try:
-            is_whole = call.of.capture(node.addresses, self._stream.handle)
+            is_whole = call.capture(node.addresses, self._stream.handle)
         finally:
             found = ctypes.c_void_p()
             self._call("cuStreamEndCapture", self._stream.handle, ctypes.byref(found))
@@ -340,7 +325,8 @@ def _parameters(kernel: Kernel, addresses: Sequence[int]) -> tuple[KernelParamet
     return made, (values, pointers)
 
 
-def _addresses(parameters: int, count: int) -> list[int]:
+def addresses_at(parameters: int, count: int) -> list[int]:
+    """Returns so many addresses, to which the parameters of a launch point."""
     pointers = (ctypes.c_void_p * count).from_address(parameters) if count else ()
     return [ctypes.c_uint64.from_address(at or 0).value for at in pointers]
 

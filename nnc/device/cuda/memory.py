@@ -15,8 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from nnc.base.fork import new_rlock
-from nnc.device.cuda.context import Context
-from nnc.device.cuda.streams import CudaEvent, CudaStream, Handle
+from nnc.device.cuda.context import Context, CudaEvent, CudaStream, Handle
 from nnc.device.protocol import Block, Event, NDArray
 from nnc.errors import OutOfMemoryError, user_error
 
@@ -36,9 +35,8 @@ Example:
 """
 _DEFAULT = 1  # the handle of the stream that CUDA uses by itself
 _NOBODY: frozenset[int | None] = frozenset()
-_LASTING = frozenset(
-    (None, 0, _DEFAULT, 2)
-)  # streams of other libraries that are never destroyed: those of CUDA by itself
+# Streams of other libraries that are never destroyed: those of CUDA by itself.
+_LASTING = frozenset((None, 0, _DEFAULT, 2))
 
 
 class Completion:
@@ -51,7 +49,7 @@ class Completion:
 
     Example:
         >>> from nnc.device import find_device
-        >>> event = find_device("cpu", "example").stream.record()
+        >>> event = find_device("sim:0", "example").stream.record()
         >>> Completion(event, np.zeros(2), lambda i: ValueError(f"word {i}")).is_known_fine()
         True
     """

@@ -16,7 +16,8 @@ from nnc.commands.facts import axes_of, element_as, is_placed, view_axes
 from nnc.commands.rules import Counted, Gathered, reduction
 from nnc.device.target import Target
 from nnc.graph import Command, Graph, Kernel, Node, Symbol
-from nnc.graph.registry import REGISTRY, kernels_for
+from nnc.graph.kernels import kernels_for
+from nnc.graph.registry import REGISTRY
 from nnc.lower.kernels.builder import has_code
 from nnc.lower.kernels.reductions import has_reduction
 from nnc.lower.kernels.scalars import has_scalar

@@ -27,8 +27,9 @@ from nnc.base.source import SourceLine
 from nnc.device import CPU, CUDA, kind_of
 from nnc.errors import GraphError
 from nnc.graph import ATTRIBUTES, Graph, Kernel, structural_hash
+from nnc.graph.kernels import KernelFactory
 from nnc.graph.passes import added_passes
-from nnc.graph.registry import REGISTRY, KernelFactory
+from nnc.graph.registry import REGISTRY
 from nnc.lower.plan.liveness import walk
 from nnc.lower.plan.stages import Bound
 from nnc.run.program import Program

@@ -13,6 +13,7 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ import numpy as np
 from nnc.base.fork import new_lock
 from nnc.base.source import SourceLine
 from nnc.device.target import Target
-from nnc.graph import Graph, Kernel, Node, Symbol, command
+from nnc.graph import Graph, Kernel, Node, Symbol, TensorSpec, command
 from nnc.graph.serialize import (
     GraphReader,
     GraphWriter,
@@ -28,8 +29,6 @@ from nnc.graph.serialize import (
     decode_params,
     encode_array,
     encode_params,
-    read_spec,
-    spec_tree,
 )
 from nnc.lower.kernels.launch import DeviceKernel, Launch
 from nnc.lower.kernels.native import Compiler, Native
@@ -50,32 +49,15 @@ def encode_program(program: Program, sources: Sequence[SourceLine]) -> tuple[byt
     Raises:
         GraphError: a parameter has no stored form.
     """
-    writer = _TableWriter(sources)
-    planned, bound, schedule = program.planned, program.bound, program.schedule
+    writer = _Writer(sources)
     body: Tree = {
-        "name": bound.name,
-        "inputs": [writer.tables.spec(spec) for spec in bound.inputs],
-        "constants": [encode_array(value) for value in bound.constants],
-        "buffers": [writer.buffer(buffer) for buffer in bound.buffers],
-        "steps": writer.all(bound.steps),
-        "outputs": [writer.view(view) for view in bound.outputs],
-        "intervals": bound.intervals,
-        "donated": bound.donated,
-        "joins": bound.joins,
-        "kept": bound.kept,
-        "offsets": planned.offsets,
-        "arena": [planned.arena_bytes, planned.lower_bound],
-        "flush_denormals": planned.flush_denormals,
-        "precision": planned.precision,
-        "recomputed": [writer.node(node) for node in planned.recomputed],
-        "streams": schedule.streams,
-        "signals": [[signal.before, signal.after] for signal in schedule.signals],
-        "planned": [[float(begin), float(end)] for begin, end in schedule.planned],
+        "planned": writer.tree(_fields(program.planned)[:-1]),  # but for the machine
+        "schedule": writer.tree(program.schedule),
     }
     natives = program.code.natives if program.code is not None else {}
     texts = _NumberedTexts()
     body["natives"] = [texts.row(natives.get(key)) for key in writer.steps]
-    body["printed"] = [_device_row(program.printed.get(key)) for key in writer.steps]
+    body["printed"] = [writer.tree(program.printed.get(key)) for key in writer.steps]
     backends = [program.kernels[key].backend if key in program.kernels else None for key in writer.steps]
     head: Tree = {
         "concurrent": program.is_concurrent,
@@ -87,7 +69,8 @@ def encode_program(program: Program, sources: Sequence[SourceLine]) -> tuple[byt
         ],
     }
     if program.code is not None:
-        head["outside"] = _outside_tree(program.code.outside)
+        outer = _Writer()
+        head["outside"] = {"value": outer.tree(program.code.outside), **outer.rows()}
         head["entries"] = [
             [apart, *_printed_tree(printed, writer, natives, texts)]
             for apart, printed in tuple(program.code.printed.items())  # a call may add one
@@ -95,9 +78,7 @@ def encode_program(program: Program, sources: Sequence[SourceLine]) -> tuple[byt
     head["texts"] = list(texts.numbers)
     if len(writer.tables.sources) > len(sources):
         return None
-    tables = writer.tables.tables()
-    tables["graphs"] = list(map(marshal.dumps, tables["graphs"]))
-    body |= {**tables, "sources": len(sources), "views": writer.view_rows, "table": writer.step_rows}
+    body |= writer.rows()
     return marshal.dumps(head), zlib.compress(marshal.dumps(body), 1)
 
 
@@ -116,45 +97,7 @@ def _tree(content: bytes) -> Tree:
     return tree
 
 
-# -- the head ----------------------------------------------------------------------------------------------------------
-
-
-def _outside_tree(outside: ProgramAbi) -> Tree:
-    writer = GraphWriter()
-    return {
-        "name": outside.name,
-        "inputs": [writer.spec(spec) for spec in outside.inputs],
-        "donated": outside.donated,
-        "kept": outside.kept,
-        "made": [writer.spec(spec) for spec in outside.made],
-        "results": [[r.kind.value, r.index, _view_row(r.view, writer)] for r in outside.results],
-        "constants": [encode_array(value) for value in outside.constants],
-        "arena": outside.arena_bytes,
-        "loops": outside.loops,
-        "all": outside.runs_all,
-        "specs": [spec_tree(spec) for spec in writer.specs],
-    }
-
-
-def _read_outside(tree: Tree) -> ProgramAbi:
-    specs = list(map(read_spec, tree["specs"]))
-    return ProgramAbi(
-        name=tree["name"],
-        inputs=tuple(specs[i] for i in tree["inputs"]),
-        donated=tuple(tree["donated"]),
-        kept=_pairs(tree["kept"]),
-        made=tuple(specs[i] for i in tree["made"]),
-        results=tuple(Result(Kind(kind), i, _read_view(row, specs.__getitem__)) for kind, i, row in tree["results"]),
-        constants=_arrays(tree["constants"]),
-        arena_bytes=tree["arena"],
-        loops=tree["loops"],
-        runs_all=tree["all"],
-    )
-
-
-def _printed_tree(
-    printed: Printed, writer: _TableWriter, natives: Mapping[int, Native], texts: _NumberedTexts
-) -> list[Any]:
+def _printed_tree(printed: Printed, writer: _Writer, natives: Mapping[int, Native], texts: _NumberedTexts) -> list[Any]:
     """Returns the row of an entry; steps with a state are given by their positions in the table."""
     text = printed.text
     for native in (*text.called, *text.held):
@@ -162,7 +105,7 @@ def _printed_tree(
     positions = {id(natives[key]): i for key, i in writer.steps.items() if key in natives}
     states = [positions[id(native)] for native in printed.states]
     names = [[native.name for native in row] for row in (text.called, text.held)]
-    return [text.text, *names, states, [writer.all(steps) for steps in text.blocks]]
+    return [text.text, *names, states, writer.tree(text.blocks)]
 
 
 class _NumberedTexts:
@@ -186,95 +129,83 @@ class _NumberedTexts:
         return self.numbers.setdefault(text, len(self.numbers))
 
 
-def _device_row(kernel: DeviceKernel | None) -> list[Any] | None:
-    """Returns a kernel that is printed for a device."""
-    if kernel is None:
-        return None
-    launches = [[x.function, x.grid, x.block, x.operands, x.shared, x.updates] for x in kernel.launches]
-    return [kernel.text, launches, kernel.may_fail]
+# -- values ------------------------------------------------------------------------------------------------------------
 
 
-def _read_device_row(text: str, launches: Sequence[Sequence[Any]], may_fail: bool) -> DeviceKernel:
-    return DeviceKernel(text, tuple(Launch(*each) for each in launches), may_fail)
+# Classes whose values are stored as their fields. Views and steps have tables, like specs, source lines and graphs.
+_RECORDS: Mapping[str, Callable[..., Any]] = MappingProxyType({
+    cls.__name__: cls
+    for cls in (Bound, Branches, Buffer, DeviceKernel, Iteration, Launch, Loop, ProgramAbi, Result, Schedule, Signal)
+})  # fmt: skip
 
 
-def _view_row(view: View, tables: GraphWriter) -> list[Any]:
-    return [view.buffer, tables.spec(view.spec), view.offset, view.strides, view.advances]
+_PLAIN = frozenset({type(None), bool, int, float, str})
 
 
-def _read_view(row: Sequence[Any], spec: Callable[[int], Any]) -> View:
-    buffer, position, offset, strides, advances = row
-    return View(buffer, spec(position), offset, tuple(strides), _pairs(advances))
+def _fields(record: Any) -> tuple[Any, ...]:
+    return tuple([getattr(record, name) for name in record.__match_args__])
 
 
-def _arrays(trees: Sequence[Tree]) -> tuple[Any, ...]:
-    return tuple(np.ascontiguousarray(decode_array(tree)) for tree in trees)
+class _Writer:
+    """Encodes values as trees: a tuple as a list, all but plain values as a tuple of a tag and what is told of them; collects the
+    tables.
+    """
 
-
-# -- the body ----------------------------------------------------------------------------------------------------------
-
-
-class _TableWriter:
-    """Collects the tables."""
-
-    def __init__(self, sources: Sequence[SourceLine]) -> None:
+    def __init__(self, sources: Sequence[SourceLine] = ()) -> None:
         self.tables = GraphWriter()
         for source in sources:
             self.tables.source(source)
-        self.views: dict[View, int] = {}
-        self.view_rows: list[Any] = []
         self.steps: dict[int, int] = {}  # by identity
-        self.step_rows: list[Any] = []
+        self._views: dict[View, int] = {}
+        self._view_rows: list[Any] = []
+        self._step_rows: list[Any] = []
+        self._of_type: dict[type, tuple[str, Callable[[Any], Any]]] = {
+            View: ("view", self._view),
+            Step: ("step", self._step),
+            TensorSpec: ("spec", self.tables.spec),
+            SourceLine: ("source", self.tables.source),
+            Graph: ("graph", self.tables.graph),
+            Node: ("node", self._node),
+            Symbol: ("symbol", lambda symbol: [self.tables.spec(symbol.spec), symbol.name]),
+            Kind: ("kind", lambda kind: kind.value),
+            np.ndarray: ("array", encode_array),
+        }
 
-    def view(self, view: View | None) -> int | None:
-        if view is None:
-            return None
-        if view not in self.views:
-            self.views[view] = len(self.views)
-            self.view_rows.append(_view_row(view, self.tables))
-        return self.views[view]
+    def rows(self) -> Tree:
+        """Returns the tables, with graphs as bytes."""
+        tables = self.tables.tables()
+        packed = {"sources": len(self.tables.sources), "graphs": list(map(marshal.dumps, tables["graphs"]))}
+        return {**tables, **packed, "views": self._view_rows, "steps": self._step_rows}
 
-    def source(self, source: SourceLine | None) -> int | None:
-        return None if source is None else self.tables.source(source)
+    def tree(self, value: Any) -> Any:
+        """Returns a value as a tree."""
+        kind = type(value)
+        if kind in _PLAIN:
+            return value
+        if kind is tuple:
+            return [item if type(item) in _PLAIN else self.tree(item) for item in value]
+        if kind in self._of_type:
+            tag, write = self._of_type[kind]
+            return tag, write(value)
+        return (kind.__name__, *self.tree(_fields(value)))
 
-    def buffer(self, buffer: Buffer) -> list[Any]:
-        symbol, source = buffer.symbol, self.source(buffer.source)
-        return [buffer.kind.value, buffer.index, self.tables.spec(symbol.spec), symbol.name, source]
+    def _view(self, view: View) -> int:
+        if view not in self._views:
+            self._views[view] = len(self._views)
+            self._view_rows.append(self.tree(_fields(view)))
+        return self._views[view]
 
-    def node(self, node: Node) -> int:
-        """Returns a node, as a graph of its own."""
-        inputs = tuple(dict.fromkeys(node.inputs))
-        return self.tables.graph(Graph(inputs, node.outputs, (node,)))
+    def _node(self, node: Node) -> int:
+        """Returns the position of a graph of this node alone."""
+        return self.tables.graph(Graph(tuple(dict.fromkeys(node.inputs)), node.outputs, (node,)))
 
-    def all(self, steps: Steps) -> list[int]:
-        return [self.step(step) for step in steps]
-
-    def step(self, step: Step) -> int:
+    def _step(self, step: Step) -> int:
         if id(step) not in self.steps:
-            row = [
-                step.command.name,
-                [self.view(view) for view in step.inputs],
-                [self.view(view) for view in step.outputs],
-                encode_params(step.command, step.params, step.source),
-                [self.tables.graph(graph) for graph in step.graphs],
-                self.source(step.source),
-                self.region(step.region),
-            ]
+            params = encode_params(step.command, step.params, step.source)
+            facts = [self.tree(x) for x in (step.inputs, step.outputs, step.graphs, step.source, step.region)]
             self.steps[id(step)] = len(self.steps)
-            self.step_rows.append(row)
+            self._step_rows.append([step.command.name, params, *facts])
         return self.steps[id(step)]
-
-    def region(self, region: Loop | Branches | None) -> Tree | None:
-        if region is None:
-            return None
-        if isinstance(region, Branches):
-            return {"branches": [self.view(region.index), [self.all(branch) for branch in region.branches]]}
-        copies = [
-            [self.all(c.head), self.view(c.test), self.all(c.leave), self.all(c.tail), self.all(c.turn)]
-            for c in region.copies
-        ]
-        facts = [region.number, copies, region.first, region.length, region.reverse, region.limit, region.begins]
-        return {"loop": [*facts, self.view(region.counter), self.view(region.count)]}
 
 
 class _Packed(Sequence[Any]):
@@ -290,101 +221,52 @@ class _Packed(Sequence[Any]):
         return marshal.loads(self._rows[position])
 
 
-class _StepReader:
-    """Makes views, buffers and steps of their rows, when they are first wanted."""
+class _Reader:
+    """Reads values of trees; views and steps when they are first wanted."""
 
-    def __init__(self, tree: Tree, sources: Sequence[SourceLine]) -> None:
+    def __init__(self, tree: Tree, sources: Sequence[SourceLine] = ()) -> None:
         tables = {"sources": [None] * tree["sources"], "graphs": _Packed(tree["graphs"])}
         self.tables = GraphReader(tree | tables, sources)
-        self._view_rows, self._step_rows = tree["views"], tree["table"]
-        self._views: list[View | None] = [None] * len(self._view_rows)
-        self._steps: list[Step | None] = [None] * len(self._step_rows)
+        self._view_rows, self._step_rows = tree["views"], tree["steps"]
+        self._views: dict[int, View] = {}
+        self._steps: dict[int, Step] = {}
+        self._of_tag: dict[str, Callable[..., Any]] = {
+            **_RECORDS,
+            "view": self._view,
+            "step": self.step,
+            "spec": self.tables.spec,
+            "source": self.tables.sources.__getitem__,
+            "graph": self.tables.graph,
+            "node": lambda position: self.tables.graph(position).nodes[0],
+            "symbol": lambda facts: Symbol(self.tables.spec(facts[0]), facts[1]),
+            "kind": Kind,
+            "array": lambda tree: np.ascontiguousarray(decode_array(tree)),
+        }
 
-    def view(self, position: int) -> View:
-        found = self._views[position]
-        if found is None:
-            found = self._views[position] = _read_view(self._view_rows[position], self.tables.spec)
-        return found
-
-    def view_or_none(self, position: int | None) -> View | None:
-        return None if position is None else self.view(position)
-
-    def views(self, positions: Sequence[int]) -> tuple[View, ...]:
-        return tuple(map(self.view, positions))
-
-    def source(self, position: int | None) -> SourceLine | None:
-        return None if position is None else self.tables.sources[position]
-
-    def buffer(self, kind: str, index: int, spec: int, name: str, source: int | None) -> Buffer:
-        return Buffer(Kind(kind), index, Symbol(self.tables.spec(spec), name), self.source(source))
-
-    def all(self, positions: Sequence[int]) -> Steps:
-        return tuple(map(self.step, positions))
+    def value(self, tree: Any) -> Any:
+        """Returns the value of a tree."""
+        if type(tree) in (list, tuple):
+            items = [item if type(item) in _PLAIN else self.value(item) for item in tree]
+            return tuple(items) if type(tree) is list else self._of_tag[items[0]](*items[1:])
+        return tree
 
     def table(self) -> Steps:
         """Returns all steps, in the order of their table."""
-        return self.all(range(len(self._step_rows)))
+        return tuple(map(self.step, range(len(self._step_rows))))
 
     def step(self, position: int) -> Step:
-        found = self._steps[position]
-        if found is None:
-            found = self._steps[position] = self._read_step(*self._step_rows[position])
-        return found
+        """Returns the step at a position of the table."""
+        if position not in self._steps:
+            name, params, *facts = self._step_rows[position]
+            inputs, outputs, graphs, source, region = map(self.value, facts)
+            found = Step(command(name), inputs, outputs, decode_params(params), graphs, source, region)
+            self._steps[position] = found
+        return self._steps[position]
 
-    def _read_step(
-        self,
-        name: str,
-        inputs: Sequence[int],
-        outputs: Sequence[int],
-        params: Tree,
-        graphs: Sequence[int],
-        source: int | None,
-        region: Tree | None,
-    ) -> Step:
-        return Step(
-            command(name),
-            self.views(inputs),
-            self.views(outputs),
-            decode_params(params),
-            tuple(map(self.tables.graph, graphs)),
-            self.source(source),
-            self._region(region),
-        )
-
-    def _region(self, tree: Tree | None) -> Loop | Branches | None:
-        if tree is None:
-            return None
-        return self._loop(*tree["loop"]) if "loop" in tree else self._branches(*tree["branches"])
-
-    def _branches(self, index: int, branches: Sequence[Sequence[int]]) -> Branches:
-        return Branches(self.view(index), tuple(map(self.all, branches)))
-
-    def _loop(
-        self,
-        number: int,
-        copies: Sequence[Any],
-        first: int,
-        length: int | None,
-        reverse: bool,
-        limit: int | None,
-        begins: Sequence[int],
-        counter: int | None,
-        count: int | None,
-    ) -> Loop:
-        return Loop(
-            number=number,
-            copies=tuple(
-                Iteration(self.all(head), self.view_or_none(test), self.all(leave), self.all(tail), self.all(turn))
-                for head, test, leave, tail, turn in copies
-            ),
-            first=first,
-            counter=self.view_or_none(counter),
-            length=length,
-            reverse=reverse,
-            limit=limit,
-            begins=tuple(begins),
-            count=self.view_or_none(count),
-        )
+    def _view(self, position: int) -> View:
+        if position not in self._views:
+            self._views[position] = View(*self.value(self._view_rows[position]))
+        return self._views[position]
 
 
 # -- the program -------------------------------------------------------------------------------------------------------
@@ -404,7 +286,8 @@ class StoredProgram:
     @cached_property
     def outside(self) -> ProgramAbi | None:
         """The outer form of the compiled program, enough to call it; None where it is not compiled."""
-        return _read_outside(self.head["outside"]) if "outside" in self.head else None
+        tree = self.head.get("outside")
+        return None if tree is None else _Reader(tree).value(tree["value"])
 
     @cached_property
     def body(self) -> Tree:
@@ -421,9 +304,9 @@ class StoredProgram:
         return found
 
     @cached_property
-    def reader(self) -> _StepReader:
+    def reader(self) -> _Reader:
         """The reader of the tables."""
-        return _StepReader(self.body, self._sources)
+        return _Reader(self.body, self._sources)
 
     def program(self, choose: Choose, compiler: Compiler | None, machine: Target) -> Program | None:
         """Returns the program; None where `choose` gives other kernels than it was stored with."""
@@ -450,7 +333,7 @@ class StoredProgram:
         called: Sequence[str],
         held: Sequence[str],
         states: Sequence[int],
-        blocks: Sequence[Sequence[int]],
+        blocks: Sequence[Any],
     ) -> Printed | None:
         """Returns the text of an entry; None where a kernel that is made anew is another now."""
         anew = [kernels.native(i) for i in self.head["chosen"]]
@@ -462,7 +345,7 @@ class StoredProgram:
             text=text,
             called=tuple(known[name] for name in called),
             held=tuple(known[name] for name in held),
-            blocks=tuple(self.reader.all(block) for block in blocks),
+            blocks=self.reader.value(blocks),
         )
         return Printed(printed, tuple(with_state))
 
@@ -515,39 +398,7 @@ class _Kernels:
             native = None if row is None else self.native(i) if "anew" in row else stored.texts[row["text"]]
             if native is not None:
                 natives[id(step)] = replace(native, numbers=tuple(row["numbers"])) if row.get("numbers") else native
-        rows = zip(reader.table(), tree["printed"], strict=True)
-        printed = {id(step): _read_device_row(*row) for step, row in rows if row is not None}
-        planned = _read_plan(tree, reader, self._machine)
-        return ProgramParts(planned, _read_schedule(tree), kernels, natives, printed)
-
-
-def _read_plan(tree: Tree, reader: _StepReader, machine: Target) -> Planned:
-    graphs = reader.tables.graph
-    bound = Bound(
-        name=tree["name"],
-        inputs=tuple(map(reader.tables.spec, tree["inputs"])),
-        constants=_arrays(tree["constants"]),
-        buffers=tuple(reader.buffer(*row) for row in tree["buffers"]),
-        steps=reader.all(tree["steps"]),
-        outputs=reader.views(tree["outputs"]),
-        intervals=tuple(map(_pairs, tree["intervals"])),
-        donated=tuple(tree["donated"]),
-        joins=tree["joins"],
-        kept=_pairs(tree["kept"]),
-    )
-    arena_bytes, lower_bound = tree["arena"]
-    recomputed = tuple(graphs(i).nodes[0] for i in tree["recomputed"])
-    offsets, flushes = tuple(tree["offsets"]), tree["flush_denormals"]
-    return Planned(bound, offsets, arena_bytes, lower_bound, recomputed, flushes, tree["precision"], machine)
-
-
-def _read_schedule(tree: Tree) -> Schedule:
-    return Schedule(
-        streams=tuple(map(tuple, tree["streams"])),
-        signals=tuple(Signal(*signal) for signal in tree["signals"]),
-        planned=_pairs(tree["planned"]),
-    )
-
-
-def _pairs(rows: Sequence[Sequence[Any]]) -> tuple[Any, ...]:
-    return tuple(map(tuple, rows))
+        rows = zip(reader.table(), reader.value(tree["printed"]), strict=True)
+        printed = {id(step): kernel for step, kernel in rows if kernel is not None}
+        planned = Planned(*(*reader.value(tree["planned"]), self._machine))
+        return ProgramParts(planned, reader.value(tree["schedule"]), kernels, natives, printed)

@@ -7,6 +7,7 @@ Nørsett and Wanner, "Solving ordinary differential equations I", section II.10.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,12 +41,14 @@ class Tableau:
     further: tuple[tuple[float, Row], ...] = ()
 
 
-def _read(name: str) -> Tableau:
-    def tuples(x: Any) -> Any:
-        return tuple([tuples(y) for y in x]) if isinstance(x, list) else x
+def _read() -> Iterator[Tableau]:
+    text = Path(__file__).with_suffix(".json").read_text(encoding="utf-8")
+    for name, coefficients in json.loads(text).items():
+        yield Tableau(name, **{field: _tuples(value) for field, value in coefficients.items()})
 
-    return Tableau(name, **{field: tuples(value) for field, value in _COEFFICIENTS[name].items()})
+
+def _tuples(x: Any) -> Any:
+    return tuple([_tuples(y) for y in x]) if isinstance(x, list) else x
 
 
-_COEFFICIENTS = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
-RK23, RK45, DOP853 = _read("RK23"), _read("RK45"), _read("DOP853")
+RK23, RK45, DOP853 = _read()

@@ -26,6 +26,8 @@ from nnc.commands.trigonometry import asin, asinh, atan, atanh, cos, cosh, hypot
 from nnc.graph import Command, Node, bind
 from nnc.graph.registry import alias, derivative, joined
 
+_finfo: Any = ml_dtypes.finfo  # which knows bfloat16, too
+
 
 class Root(NamedTuple):
     """A value whose n-th power is smoother than the value itself.
@@ -192,7 +194,7 @@ def _tangent_of_product(x: Operand, y: Operand) -> Any:
     if smooth is None or not base.equals(other):
         return NotImplemented
     by_x, by_y = (None if t is None else ew.safe_mul(t, z) for t, z in ((x.tangent, y.primal), (y.tangent, x.primal)))
-    usual, facts = add_tangents(by_x, by_y), ml_dtypes.finfo(base.primal.spec.dtype)
+    usual, facts = add_tangents(by_x, by_y), _finfo(base.primal.spec.dtype)
     small = min(float(facts.tiny) ** (2 / 3), float(facts.eps) ** 2)  # where derivatives of the root overflow
     near_zero = ew.less(ew.square(base.primal), full_like(base.primal, small))
     return ew.select(near_zero, ew.safe_mul(smooth, first() * second()), _or_zeros(usual, base))

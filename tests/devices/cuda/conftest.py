@@ -23,7 +23,7 @@ def machine() -> Iterator[Machine]:
     """A machine whose device has the name `machine.name`."""
     made = Machine()
     made.name = f"cuda:{next(_NUMBERS)}"
-    known = importlib.import_module("nnc.device.known")
+    known = importlib.import_module("nnc.device.kinds")
     known._DEVICES[made.name] = made.device(made.name)
     yield made
     assert made.faults == []

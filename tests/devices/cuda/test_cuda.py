@@ -293,7 +293,7 @@ def test_kernels_become_machine_code_which_files_keep(tmp_path: Path, monkeypatc
 def test_memory_that_waits_for_its_last_work_is_found_where_there_is_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(capacity=40 << 20)
     machine.name = "cuda:99"
-    known = importlib.import_module("nnc.device.known")
+    known = importlib.import_module("nnc.device.kinds")
     monkeypatch.setitem(known._DEVICES, machine.name, machine.device(machine.name))
     for i in range(4):
         x = nnc.device_put(np.full(6 << 20, i, np.float32), machine.name)  # 24 MiB, which are read in another stream

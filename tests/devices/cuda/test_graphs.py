@@ -30,7 +30,7 @@ def drawn(seed: int) -> Any:
 
 def graph_of(f: Any, *arguments: Any) -> CudaGraph | None:
     executable, _ = f.find(*arguments)
-    found: CudaGraph | None = executable._elsewhere._frame._graph
+    found: CudaGraph | None = executable.queued._frame._graph
     return found
 
 

@@ -18,8 +18,7 @@ from nnc.backends.cpu.kernels.products import gemm
 from nnc.backends.cpu.kernels.products.dot import _native
 from nnc.backends.native_runs import run_native
 from nnc.backends.onednn import library
-from nnc.backends.onednn.library import Eltwise, Sum
-from nnc.backends.onednn.matmul import CombineWhole, matmul_native
+from nnc.backends.onednn.matmul import matmul_native
 from nnc.backends.products import gemm_of, product_of
 from nnc.base import dtypes
 from nnc.device.target import Target
@@ -401,50 +400,12 @@ def test_onednn_multiplies_batches_one_of_them_broadcast() -> None:
     assert_close(out, x @ y, 8)
 
 
-@with_onednn
-def test_a_chain_of_post_ops_is_applied_before_the_result_is_written() -> None:
-    rng = np.random.default_rng(11)
-    x, y, bias = numbers(rng, (33, 20), "float32"), numbers(rng, (20, 17), "float32"), numbers(rng, (17,), "float32")
-    scale = numbers(rng, (33, 17), "float32")
-    rows = np.broadcast_to(bias, (33, 17))
-    params = {"contract": ((1,), (0,)), "batch": ((), ())}
-    out = numbers(rng, (33, 17), "float32")
-    wanted = np.tanh(np.maximum(x @ y + out + bias, 0) * scale)
-    post_ops = (Sum(), CombineWhole("add", 2), Eltwise("relu"), CombineWhole("mul", 3), Eltwise("tanh"))
-    native = matmul_native(step_of(x, y, out, params, rows, scale), post_ops)
-    assert native is not None
-    run(native, x, y, rows, scale, out)
-    assert_close(out, wanted, 20)
-
-
-@with_onednn
-def test_a_post_op_follows_a_result_that_is_written_transposed() -> None:
-    rng = np.random.default_rng(12)
-    x, y, bias = numbers(rng, (9, 20), "float32"), numbers(rng, (20, 17), "float32"), numbers(rng, (17,), "float32")
-    out = np.zeros((17, 9), np.float32).T
-    rows = np.broadcast_to(bias, (9, 17))
-    native = matmul_native(step_of(x, y, out, {"contract": ((1,), (0,))}, rows), (CombineWhole("add", 2),))
-    assert native is not None
-    run(native, x, y, rows, out)
-    assert_close(out, x @ y + bias, 20)
-
-
 def test_onednn_refuses_unknown_operands() -> None:
     params = {"contract": ((1,), (0,)), "batch": ((), ())}
     x = np.ones((8, 8))
     assert matmul_native(step_of(x, x, x.copy(), params)) is None  # float64
     x = np.ones((16, 16), np.float32)[::2, ::2]
     assert matmul_native(step_of(x, x, np.ones((8, 8), np.float32), params)) is None
-
-
-@with_onednn
-@pytest.mark.parametrize(
-    "other", [np.ones((9, 8), np.float32)[::-1], np.ones((9, 8), np.int64)], ids=["backwards", "int64"]
-)
-def test_onednn_refuses_operands_of_post_ops_that_it_cannot_read(other: np.ndarray) -> None:
-    x, y = np.ones((9, 5), np.float32), np.ones((5, 8), np.float32)
-    step = step_of(x, y, np.zeros((9, 8), np.float32), {"contract": ((1,), (0,))}, other)
-    assert matmul_native(step, (CombineWhole("add", 2),)) is None
 
 
 def test_without_the_library_there_is_no_kernel_of_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -119,7 +119,7 @@ def test_pools_of_forked_processes_compile_and_run(tmp_path: Path) -> None:
 
 MISTAKES = """
 from nnc.backends.cpu.compiler.jit import compiler
-from nnc.backends.cpu.compiler.llvm_process import Helper
+from nnc.backends.llvm.llvm_process import Helper
 
 def wrong():
     nnc.compile(lambda x: nnp.exp(x) + 1)(x)

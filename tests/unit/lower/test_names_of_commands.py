@@ -45,7 +45,7 @@ OTHER_WORDS = {
     "nnc/lower/kernels/scalars.py": "functions of scalar expressions",
     "nnc/lower/kernels/scalar_checks.py": "functions of scalar expressions",
     "nnc/backends/cpu/compiler/runtime.py": "functions of the C library",
-    "nnc/backends/cuda/kernels/scatter.py": "values of the parameter `op` of scatter",
+    "nnc/backends/cuda/kernels/indexed.py": "values of the parameter `op` of scatter",
     "nnc/backends/cuda/kernels/functions.py": "functions of scalar expressions",
     "nnc/backends/onednn/library.py": "oneDNN's operations",
 }

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nnc.backends.cpu.compiler import elf
-from nnc.backends.cpu.compiler.llvm import KERNEL, Llvm, Recipe
-from nnc.backends.cpu.compiler.llvm_process import Answer, GoneError, Helper, find_command
-from nnc.backends.cpu.compiler.llvmlite_library import (
+from nnc.backends.llvm.llvm import KERNEL, Llvm, Recipe
+from nnc.backends.llvm.llvm_process import Answer, GoneError, Helper, find_command
+from nnc.backends.llvm.llvmlite_library import (
     find_library,
     llvmlite_version,
     make_builder,

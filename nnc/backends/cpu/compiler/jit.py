@@ -10,20 +10,25 @@ import functools
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nnc.backends.cpu.compiler.engine import Engine, LoadedObjects
-from nnc.backends.cpu.compiler.llvm import CALLS, INLINED, KERNEL, LIGHT, Recipe
 from nnc.backends.cpu.compiler.object_cache import Objects
-from nnc.backends.cpu.compiler.prefetch import PREPARE, Prefetcher
+from nnc.backends.cpu.compiler.preparation import PREPARE
 from nnc.backends.cpu.compiler.runtime import Runtime
 from nnc.backends.cpu.threads.team import STANDINS
 from nnc.backends.cpu.threads.threads import threads
+from nnc.backends.llvm.llvm import CALLS, INLINED, KERNEL, LIGHT, Recipe
 from nnc.base.fork import new_lock
+from nnc.base.later import later
 from nnc.base.options import Options, chosen_cpu
 from nnc.lower.kernels.native import Native
 
+if TYPE_CHECKING:
+    from nnc.backends.cpu.compiler.prefetch import Prefetcher
+
 ENTRY = "ENTRY"
+_make_prefetcher = later(f"{__package__}.prefetch", "Prefetcher")
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +101,9 @@ class Jit:
     def prefetch(self) -> Prefetcher:
         """Makes an object that prefetches memory while a program is made."""
         memory = self.runtime.machine.memory
-        return Prefetcher(lambda: self._loaded_runtime().addresses[PREPARE] if self.works() else None, memory)
+        find = lambda: self._loaded_runtime().addresses[PREPARE] if self.works() else None
+        made: Prefetcher = _make_prefetcher(find, memory)
+        return made
 
     def expect(self, wanted: Native | str | None = None) -> None:
         """Announces a kernel, a program's text, or a text not printed yet: another process, where there is one, begins to
@@ -125,9 +132,8 @@ class Jit:
     def _load(self, natives: Sequence[Native]) -> dict[str, Loaded]:
         """Loads the functions of kernels by their names, callees first."""
         held = {native.name: found for native in natives if (found := self._known.get(native.name)) is not None}
-        missing = [
-            native for native in natives if native.name not in held
-        ]  # asked once, since other threads may free kernels
+        # Asked once, since other threads may free kernels.
+        missing = [native for native in natives if native.name not in held]
         called = [callee for caller in missing for callee in caller.calls]
         below = self._load(called) if called else {}
         held |= {native.name: below[native.name] for native in missing if native.name in below}

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from nnc.backends.cpu.compiler.engine import Engine
-from nnc.backends.cpu.compiler.llvm import KERNEL, Recipe
+from nnc.backends.llvm.llvm import KERNEL, Recipe, encode
 from nnc.base.fork import undisturbed
 from nnc.run.background import in_background
 from nnc.run.store.cache import Cache
@@ -82,7 +82,7 @@ class Objects:
         cache.write_bytes(_KIND, self._key(text, recipe), code)
 
     def _key(self, text: str, recipe: Recipe) -> dict[str, str]:
-        return {"text": hashlib.sha256(text.encode()).hexdigest(), "recipe": recipe.encode(), **self._made_for}
+        return {"text": hashlib.sha256(text.encode()).hexdigest(), "recipe": encode(recipe), **self._made_for}
 
 
 def _maker(found: bytes | Maker | None) -> Maker | None:

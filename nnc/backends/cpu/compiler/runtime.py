@@ -1,106 +1,33 @@
 """The runtime of compiled code: loops in threads, and the C functions that code generation itself asks for.
 
-Loops run in nnc's own threads (`pool.py`); where there are none for the system, in threads of GCC's OpenMP runtime.
+Loops run in nnc's own threads (`pool.py`); where there are none for the system, in the caller's thread alone.
 """
 
 from __future__ import annotations
 
 import ctypes
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from nnc.backends.cpu.compiler.conversions import NAMES, conversions_text
 from nnc.backends.cpu.compiler.float_mode import EXPORTS as FLOAT_MODE
 from nnc.backends.cpu.compiler.float_mode import float_mode_text
-from nnc.backends.cpu.compiler.prefetch import PREPARE, prepare_text
-from nnc.backends.cpu.threads.openmp import Openmp
+from nnc.backends.cpu.compiler.preparation import PREPARE, prepare_text
 from nnc.backends.cpu.threads.pool import ALONE, POOL_CALLS, POOL_EXPORTS, Pool, pool_text
 from nnc.backends.cpu.threads.team import STANDINS, TEAM_CALLS, TEAM_TEXT, thread_key
+from nnc.backends.cpu.threads.threads import Openmp
+from nnc.base import dtypes
+from nnc.base.dtypes import DType
+from nnc.base.machine import address_of
 from nnc.device import machine_of_device
 from nnc.device.target import Target
-
-_OPENMP_LOOPS = (
-    """\
-@nnc_num_threads = external global i32
-declare void @GOMP_parallel(ptr, ptr, i32, i32)
-declare i32 @omp_get_thread_num()
-declare i32 @omp_get_num_threads()
-declare i32 @omp_in_parallel()
-declare i64 @llvm.smin.i64(i64, i64)
-declare i64 @llvm.smax.i64(i64, i64)
-
-define internal void @part(ptr %work) nounwind {
-  %args.at = getelementptr i8, ptr %work, i64 8
-  %n.at = getelementptr i8, ptr %work, i64 16
-  %mode.at = getelementptr i8, ptr %work, i64 24
-  %mode = load i64, ptr %mode.at
-  %own = call i64 @nnc_float_mode()
-  call void @nnc_set_float_mode(i64 %mode)
-  %fn = load ptr, ptr %work
-  %args = load ptr, ptr %args.at
-  %n = load i64, ptr %n.at
-  %number = call i32 @omp_get_thread_num()
-  %count = call i32 @omp_get_num_threads()
-  %me = zext i32 %number to i64
-  %all = zext i32 %count to i64
-  %share = udiv i64 %n, %all
-  %rest = urem i64 %n, %all
-  %before = mul i64 %share, %me
-  %extra = call i64 @llvm.smin.i64(i64 %me, i64 %rest)
-  %begin = add i64 %before, %extra
-  %one.more = icmp ult i64 %me, %rest
-  %more = zext i1 %one.more to i64
-  %length = add i64 %share, %more
-  %end = add i64 %begin, %length
-  %some = icmp ne i64 %length, 0
-  br i1 %some, label %run, label %done
-run:
-  call void %fn(ptr %args, i64 %begin, i64 %end)
-  br label %done
-done:
-  call void @nnc_set_float_mode(i64 %own)
-  ret void
-}
-
-define void @nnc_parallel_for(ptr %fn, ptr %args, i64 %n, i64 %grain) nounwind {
-  %work = alloca [4 x i64], align 8
-  %least = call i64 @llvm.smax.i64(i64 %grain, i64 1)
-  %many = icmp sgt i64 %n, %least
-  br i1 %many, label %ask, label %alone
-ask:
-  %allowed.i32 = load i32, ptr @nnc_num_threads
-  %allowed = sext i32 %allowed.i32 to i64
-  %parts = sdiv i64 %n, %least
-  %team = call i64 @llvm.smin.i64(i64 %parts, i64 %allowed)
-  %pays = icmp sgt i64 %team, 1
-  br i1 %pays, label %nested, label %alone
-nested:
-  %within = call i32 @omp_in_parallel()
-  %free = icmp eq i32 %within, 0
-  br i1 %free, label %share, label %alone
-share:
-  %args.at = getelementptr i8, ptr %work, i64 8
-  %n.at = getelementptr i8, ptr %work, i64 16
-  store ptr %fn, ptr %work
-  store ptr %args, ptr %args.at
-  store i64 %n, ptr %n.at
-  %mode.at = getelementptr i8, ptr %work, i64 24
-  %mode = call i64 @nnc_float_mode()
-  store i64 %mode, ptr %mode.at
-  %team.i32 = trunc i64 %team to i32
-  ; threads that OpenMP makes now have for good the mode in which they are made
-  call void @nnc_keep_denormals()
-  call void @GOMP_parallel(ptr @part, ptr %work, i32 %team.i32, i32 0)
-  call void @nnc_set_float_mode(i64 %mode)
-  ret void
-alone:
-"""
-    + ALONE
-)
+from nnc.lower.kernels.builder import Code, Value, scalar_type
 
 _SERIAL_LOOPS = (
     """\
+@nnc_num_threads = external global i32
+
 define void @nnc_parallel_for(ptr %fn, ptr %args, i64 %n, i64 %grain) nounwind {
 """
     + ALONE
@@ -122,11 +49,11 @@ define void @nnc_take_threads() nounwind {
 }
 """
 
+NAMES = ("__truncsfhf2", "__extendhfsf2")  # of float16
 # nnc_parallel_for(fn, args, n, grain): fn(args, begin, end) on parts of 0..n, of `grain` items at least; in threads where there is
 # more than one part. nnc_take_threads(): libraries that use OpenMP by themselves take `nnc_num_threads` threads when this thread
 # calls them. nnc_prepare: see there.
 EXPORTS = ("nnc_parallel_for", "nnc_take_threads", PREPARE, *NAMES, *FLOAT_MODE)
-_OPENMP = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads", "omp_in_parallel", "omp_set_num_threads")
 _MEMORY = ("memcpy", "memmove", "memset")
 _MATHS = tuple(
     f"{name}{kind}"
@@ -138,20 +65,12 @@ _MATHS = tuple(
 )  # fmt: skip
 
 
-def address_of(library: ctypes.CDLL, name: str) -> int | None:
-    """Returns the address of a function of a C library; None where it has no such function."""
-    try:
-        return ctypes.cast(getattr(library, name), ctypes.c_void_p).value
-    except AttributeError:
-        return None
-
-
 @dataclass(frozen=True, eq=False)
 class Runtime:
     """The text of the runtime and the addresses that it and all other texts may use.
 
-    `threads` holds how many threads a loop may take, where compiled code reads it. Loops run in the threads of `pool`, else of
-    `openmp`, else in the caller's alone.
+    `threads` holds how many threads a loop may take, where compiled code reads it. Loops run in the threads of `pool`, else in the
+    caller's alone.
     """
 
     openmp: Openmp
@@ -167,11 +86,10 @@ class Runtime:
     @cached_property
     def text(self) -> str:
         """The functions that the runtime adds, as LLVM's text."""
-        has_openmp = self.openmp.library is not None
-        alternative = _OPENMP_LOOPS if has_openmp else _SERIAL_LOOPS
         prepare, team = prepare_text(self.machine.memory.page_bytes), TEAM_TEXT if self.has_team else ""
-        loops = alternative + float_mode_text() if self.pool is None else pool_text(self.machine.threads, more=team)
-        return loops + (_TAKE_THREADS if has_openmp else _TAKE_NOTHING) + prepare + conversions_text()
+        loops = _SERIAL_LOOPS + float_mode_text() if self.pool is None else pool_text(self.machine.threads, more=team)
+        take = _TAKE_THREADS if self.openmp.library is not None else _TAKE_NOTHING
+        return loops + take + prepare + conversions_text()
 
     @property
     def exports(self) -> tuple[str, ...]:
@@ -184,16 +102,75 @@ class Runtime:
 
     def symbols(self) -> dict[str, int]:
         """Addresses of C functions and of numbers that others change."""
-        c = ctypes.CDLL(
-            "msvcrt" if sys.platform == "win32" else None
-        )  # Python is linked to the C and the maths library
+        # Python is linked to the C and the maths library.
+        c = ctypes.CDLL("msvcrt" if sys.platform == "win32" else None)
         names = (*_MEMORY, *_MATHS) if self.pool is None else (*_MEMORY, *_MATHS, *POOL_CALLS, *TEAM_CALLS)
         found = {name: address_of(c, name) for name in names}
         if self.openmp.library is not None:
-            found |= {name: address_of(self.openmp.library, name) for name in (*_OPENMP, *STANDINS)}
+            found |= {name: address_of(self.openmp.library, name) for name in ("omp_set_num_threads", *STANDINS)}
         numbers: dict[str, ctypes.c_int32 | ctypes.c_uint32] = {"nnc_num_threads": self.threads}
         if self.pool is not None:
             numbers |= {"nnc_workers": self.pool.present, "nnc_team_key": thread_key()}
         return {name: ctypes.addressof(number) for name, number in numbers.items()} | {
             name: address for name, address in found.items() if address is not None
         }
+
+
+# -- float16 -----------------------------------------------------------------------------------------------------------
+
+# float16 to float32 and back, for processors that have no instructions for it: code generation calls functions of these names.
+#
+# A system's compiler would bring them in a library of its own.
+
+
+def conversions_text() -> str:
+    """Both, as LLVM's text. Numbers are rounded to nearest, halves to even."""
+    functions = [
+        _function("__truncsfhf2", dtypes.float32, dtypes.float16, _half_of_float),
+        _function("__extendhfsf2", dtypes.float16, dtypes.float32, _float_of_half),
+    ]
+    return "\n".join(code.text() for code in functions)
+
+
+def _function(name: str, source: DType, target: DType, body: Callable[[Code, Value], Value]) -> Code:
+    code = Code(name, [(scalar_type(source), "x")], returns=scalar_type(target))
+    code.ret(body(code, Value("%x", source)))
+    return code
+
+
+def _word(code: Code, value: int) -> Value:
+    return code.constant(value, dtypes.uint32)
+
+
+def _half_of_float(code: Code, x: Value) -> Value:
+    bits = code.bitcast(x, dtypes.uint32)
+    sign = code.and_(bits, _word(code, 0x80000000))
+    size = code.xor(bits, sign)
+    odd = code.and_(code.shr(size, _word(code, 13)), _word(code, 1))
+    # Another exponent, and all but half a unit for rounding.
+    shifted = code.sub(size, _word(code, ((127 - 15) << 23) - 0xFFF))
+    normal = code.shr(code.add(shifted, odd), _word(code, 13))
+    # 0.5 has the smallest float16 as its last bit, so adding it rounds there.
+    sum_ = code.add(code.bitcast(size, dtypes.float32), code.constant(0.5, dtypes.float32))
+    small = code.sub(code.bitcast(sum_, dtypes.uint32), _word(code, 0x3F000000))
+    not_finite = code.select(
+        code.compare("gt", size, _word(code, 0x7F800000)), _word(code, 0x7E00), _word(code, 0x7C00)
+    )
+    result = code.select(code.compare("lt", size, _word(code, 113 << 23)), small, normal)
+    result = code.select(code.compare("ge", size, _word(code, 143 << 23)), not_finite, result)
+    result = code.or_(result, code.shr(sign, _word(code, 16)))
+    return code.bitcast(code.convert(result, dtypes.uint16), dtypes.float16)
+
+
+def _float_of_half(code: Code, x: Value) -> Value:
+    bits = code.convert(code.bitcast(x, dtypes.uint16), dtypes.uint32)
+    sign = code.shl(code.and_(bits, _word(code, 0x8000)), _word(code, 16))
+    size = code.shl(code.and_(bits, _word(code, 0x7FFF)), _word(code, 13))
+    exponent = code.and_(size, _word(code, 0x7C00 << 13))
+    normal = code.add(size, _word(code, (127 - 15) << 23))
+    not_finite = code.add(normal, _word(code, (128 - 16) << 23))
+    smallest = code.bitcast(_word(code, 113 << 23), dtypes.float32)
+    scaled = code.sub(code.bitcast(code.add(normal, _word(code, 1 << 23)), dtypes.float32), smallest)
+    result = code.select(code.compare("eq", exponent, _word(code, 0)), code.bitcast(scaled, dtypes.uint32), normal)
+    result = code.select(code.compare("eq", exponent, _word(code, 0x7C00 << 13)), not_finite, result)
+    return code.bitcast(code.or_(result, sign), dtypes.float32)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from nnc.backends.printer import Bound, Printer, add_native, grain_of, in_blocks, longest, looping, over
+from nnc.backends.printer import Part, Printer, add_native, looping, over_vectors
 from nnc.base import dtypes
 from nnc.device.target import Target
 from nnc.graph import TensorSpec
@@ -37,29 +37,19 @@ def _native(predicate: str, step: Step, machine: Target) -> Native | None:
     printer = Printer(step, machine)
     if not axes.size:
         return printer.native(inline=True)
-    chosen, last = longest(axes.shape), len(axes.shape) - 1
-    count = axes.shape[chosen] if chosen >= 0 else 1
-    dense = stride == kind.itemsize or n == 1
-    across = not dense and last >= 0 and axes.strides[0][last] == kind.itemsize and axes.strides[1][last] == 8
+    dense = stride == kind.itemsize
 
-    def body(code: Code, begin: Bound, end: Bound) -> None:
-        part = (chosen, begin, end)
-        if not across:
-            with over(code, axes, ["%in0", "%out0"], part) as (source, target):
-                place = _dense(code, record, source, n) if dense else _by_steps(code, record, source, n, stride, 0)
-                code.store(target, place)
-            return
-        bounds = part[1:] if chosen == last else (0, axes.shape[last])
-        with over(code, axes.without(last), ["%in0", "%out0"], part) as (source, target):
+    def body(code: Code, part: Part) -> None:
+        def find(moved: list[str], lanes: int) -> None:
+            source, target = moved
+            row = dense and not lanes
+            code.store(
+                target, _dense(code, record, source, n) if row else _by_steps(code, record, source, n, stride, lanes)
+            )
 
-            def column(i: Value, lanes: int) -> None:
-                start = code.offset(source, code.mul(i, code.integer(kind.itemsize)))
-                place = _by_steps(code, record, start, n, stride, lanes)
-                code.store(code.offset(target, code.mul(i, code.integer(8))), place)
+        over_vectors(code, axes, ["%in0", "%out0"], (kind.itemsize, 8), part, _COLUMNS, find)
 
-            in_blocks(code, bounds[0], bounds[1], _COLUMNS, column)
-
-    printer.parts(count, grain_of(count, x.spec.nbytes, machine), body)
+    printer.along(axes, x.spec.nbytes, body)
     return printer.native()
 
 

@@ -16,20 +16,12 @@ from nnc.base.dtypes import DType
 from nnc.device import CPU
 from nnc.device.target import Target
 from nnc.graph import Graph, Kernel, Node, Symbol, TensorSpec
-from nnc.graph.registry import scalar
 from nnc.lower.kernels.axes import Axes
 from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.kernels.llvm import print_graph
-from nnc.lower.kernels.math.complexes import (
-    BY_LOGARITHMS,
-    Complex,
-    evaluate_complex,
-    integer_power,
-    to_dtype,
-)
+from nnc.lower.kernels.math.complexes import BY_LOGARITHMS, Complex, complex_function, to_dtype
 from nnc.lower.kernels.math.terms import Term
 from nnc.lower.kernels.native import Native, Remembered
-from nnc.lower.kernels.scalars import parse
 from nnc.lower.plan.stages import Step, View
 
 _LONG = 1 << 12  # elements from which on a row's kernel is printed for any length
@@ -44,12 +36,9 @@ def kernel(name: str, machine: Target) -> Kernel:
 
 
 def _native(step: Step, machine: Target) -> Native:
-    if step.command.name == "integer_pow":
-        return elements(step, machine, lambda x: integer_power(x, step.params["exponent"]))
     if step.command.name == "reduce_sum":
         return _reduce_sum(step, machine)
-    parsed = parse(scalar[step.command])
-    return elements(step, machine, lambda *operands: evaluate_complex(parsed, operands))
+    return elements(step, machine, complex_function(step.command, step.params))
 
 
 def elements(step: Step, machine: Target, compute: Callable[..., Complex | Term]) -> Native:

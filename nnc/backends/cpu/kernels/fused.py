@@ -7,22 +7,17 @@ from functools import partial
 from typing import Any
 
 from nnc.backends.moves import fill_box
-from nnc.backends.numpy_ref import reference_kernel
+from nnc.backends.numpy_ref import reference_kernel, run_by_graph
 from nnc.backends.printer import Printer, constant_bytes
 from nnc.base import dtypes
 from nnc.commands.constants import full
 from nnc.device import CPU
 from nnc.device.target import Target
-from nnc.errors import InternalError
 from nnc.graph import Graph, Kernel, Node, Symbol, TensorSpec, add_kernel
-from nnc.graph.registry import KernelFactory
+from nnc.graph.kernels import KernelFactory
 from nnc.lower.kernels.llvm import KernelPrinter, print_graph
 from nnc.lower.kernels.native import Native, Remembered
 from nnc.lower.plan.stages import Step
-
-
-def _run(inputs: Any, outputs: Any, params: Mapping[str, Any]) -> None:
-    raise InternalError("a fused step is run by its graph where it is not compiled")
 
 
 def _fill(step: Step, machine: Target) -> Native:
@@ -51,7 +46,7 @@ def _full_kernel(machine: Target) -> Kernel:
 
 
 def _fused_kernel(machine: Target) -> Kernel:
-    return Kernel(CPU, _run, native=KernelPrinter(machine).native)
+    return Kernel(CPU, run_by_graph, native=KernelPrinter(machine).native)
 
 
 add_kernel("full", KernelFactory(CPU, _full_kernel))

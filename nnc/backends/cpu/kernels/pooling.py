@@ -8,7 +8,6 @@ are done one by one.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import nnc.commands.pool  # noqa: F401  (registers the commands)
-from nnc.backends.cpu.kernels.moves.scatter import convert_whole
+from nnc.backends.cpu.kernels.moves.indexed import convert_whole
 from nnc.backends.printer import Bound, Printer, add_native, grain_of, minus, times
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
@@ -179,24 +178,7 @@ def _first_place(code: Code, axes: Sequence[_WindowAxis], o: Sequence[Bound]) ->
 # -- results of a window -----------------------------------------------------------------------------------------------
 
 
-class _Found(ABC):
-    """The running result of a window while its elements are traversed."""
-
-    @abstractmethod
-    def take(self, x: Value, place: Bound) -> None:
-        """Looks at one element."""
-
-    @abstractmethod
-    def result(self, dtype: DType) -> Value:
-        """Returns the window's result."""
-
-    def results(self, outs: Sequence[DType]) -> list[Value]:
-        """Returns all that was found."""
-        (dtype,) = outs
-        return [self.result(dtype)]
-
-
-class _WindowSum(_Found):
+class _WindowSum:
     """The sum of a window's elements."""
 
     def __init__(self, code: Code, dtype: DType, lanes: int, first: Bound) -> None:
@@ -208,12 +190,12 @@ class _WindowSum(_Found):
         code = self.code
         code.write(self.total, code.add(code.read(self.total), code.convert(x, self.total.dtype)))
 
-    def result(self, dtype: DType) -> Value:
+    def results(self, outs: Sequence[DType]) -> list[Value]:
         """Returns the sum."""
-        return self.code.convert(self.code.read(self.total), dtype)
+        return [self.code.convert(self.code.read(self.total), outs[0])]
 
 
-class _Maximum(_Found):
+class _Maximum:
     """The greatest element; NaN, which processors' own maximum drops, is noted apart."""
 
     def __init__(self, code: Code, dtype: DType, lanes: int, first: Bound) -> None:
@@ -229,15 +211,15 @@ class _Maximum(_Found):
         if dtypes.is_float(x.dtype):
             code.write(self.lost, code.or_(code.read(self.lost), code.compare("uno", x, x)))
 
-    def result(self, dtype: DType) -> Value:
+    def results(self, outs: Sequence[DType]) -> list[Value]:
         """Returns the greatest element, or NaN if there was one."""
         code, best = self.code, self.code.read(self.best)
         if dtypes.is_float(best.dtype):
             best = code.select(code.read(self.lost), code.like(best, math.nan), best)
-        return code.convert(best, dtype)
+        return [code.convert(best, outs[0])]
 
 
-class _Place(_Found):
+class _Place:
     """The place of the greatest element, the first of equal ones and of NaN."""
 
     def __init__(self, code: Code, dtype: DType, lanes: int, first: Bound) -> None:
@@ -257,9 +239,9 @@ class _Place(_Found):
         code.write(self.best, code.select(wins, x, best))
         code.write(self.place, code.select(wins, number, code.read(self.place)))
 
-    def result(self, dtype: DType) -> Value:
+    def results(self, outs: Sequence[DType]) -> list[Value]:
         """Returns the place of the greatest element."""
-        return self.code.convert(self.code.read(self.place), dtype)
+        return [self.code.convert(self.code.read(self.place), outs[-1])]
 
 
 def _lowest(dtype: DType) -> float | int:
@@ -271,10 +253,10 @@ class _Both(_Place):
 
     def results(self, outs: Sequence[DType]) -> list[Value]:
         """Returns all that was found."""
-        best, place = outs
-        return [self.code.convert(self.code.read(self.best), best), self.result(place)]
+        return [self.code.convert(self.code.read(self.best), outs[0]), *super().results(outs)]
 
 
+_Found = _WindowSum | _Maximum | _Place
 _Finder = Callable[[Code, DType, int, Bound], _Found]
 
 
@@ -320,23 +302,19 @@ class _Forward(NamedTuple):
                 begin, end = _part_of(part, len(form.batches) + len(outer), last.count)
                 i = stack.enter_context(code.loop(begin, end))
                 moved = _windows_at(code, [last], [i], pointers)
-                _in_vectors(
-                    code, form.vector.n, self._most_lanes(),
-                    lambda at, lanes: self._along_batch(code, [*o, i], moved, at, lanes),
-                )  # fmt: skip
+
+                def neighbours(at: Bound, lanes: int) -> None:
+                    """One window of neighbouring batches."""
+                    pairs = zip(moved, (self.dtype, *self.outs), strict=True)
+                    places = [code.offset(pointer, times(code, at, dtype.itemsize)) for pointer, dtype in pairs]
+                    self._window(code, [*o, i], places, lanes)
+
+                _in_vectors(code, form.vector.n, self._most_lanes(), neighbours)
             else:
                 self._row(code, o, pointers)
 
     def _most_lanes(self) -> int:
         return _VECTOR // dtypes.accumulator(self.dtype).itemsize
-
-    def _along_batch(self, code: Code, o: list[Bound], pointers: Sequence[str], at: Bound, lanes: int) -> None:
-        """One window of neighbouring batches."""
-        moved = [
-            code.offset(pointer, times(code, at, dtype.itemsize))
-            for pointer, dtype in zip(pointers, (self.dtype, *self.outs), strict=True)
-        ]
-        self._window(code, o, moved, lanes)
 
     def _window(self, code: Code, o: list[Bound], pointers: Sequence[str], lanes: int) -> None:
         axes = self.form.axes
@@ -347,8 +325,7 @@ class _Forward(NamedTuple):
         self._store(code, outs, found)
 
     def _store(self, code: Code, pointers: Sequence[str], found: _Found) -> None:
-        results = found.results(self.outs)
-        for pointer, result in zip(pointers, results, strict=True):
+        for pointer, result in zip(pointers, found.results(self.outs), strict=True):
             code.store(pointer, result)
 
     def _row(self, code: Code, o: list[Bound], pointers: Sequence[str]) -> None:
@@ -489,10 +466,11 @@ class _Backward(NamedTuple):
                 pointer = code.offset(pointer, times(code, stack.enter_context(code.loop(0, n)), step))
             n, step = order[-1]
             lanes = _VECTOR // self.dtype.itemsize if step == self.dtype.itemsize else 1
-            _in_vectors(code, n, lanes, lambda at, lanes: self._zero(code, pointer, times(code, at, step), lanes))
 
-    def _zero(self, code: Code, pointer: str, nbytes: Bound, lanes: int) -> None:
-        code.store(code.offset(pointer, nbytes), code.constant(0, self.dtype, lanes))
+            def zero(at: Bound, lanes: int) -> None:
+                code.store(code.offset(pointer, times(code, at, step)), code.constant(0, self.dtype, lanes))
+
+            _in_vectors(code, n, lanes, zero)
 
     def _many(self, code: Code, o: Sequence[Bound], pointers: Sequence[str], at: Bound, lanes: int) -> None:
         """Adds one window's share for neighbouring batches."""

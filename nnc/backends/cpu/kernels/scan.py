@@ -13,7 +13,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-from nnc.backends.printer import Bound, Printer, add_native, grain_of, in_blocks, longest, over
+from nnc.backends.printer import Bound, Part, Printer, add_native, over, over_vectors
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
 from nnc.commands.rules import Reduction, cumulative
@@ -81,25 +81,19 @@ def _cumulative(step: Step, machine: Target) -> Native | None:
         return printer.native(inline=True)
     last = len(axes.shape) - 1
     across = last >= 0 and all(strides[last] == size for strides in axes.strides) and axes.shape[last] >= kinds.lanes
-    chosen = longest(axes.shape)
-    count = axes.shape[chosen] if chosen >= 0 else 1
 
-    def body(code: Code, begin: Bound, end: Bound) -> None:
-        part = (chosen, begin, end)
-        if not across:
-            with over(code, axes, ["%in0", "%out0"], part) as (source, target):
-                _along(code, by, kinds, n, source, target, steps)
+    def body(code: Code, part: Part) -> None:
+        def column(moved: list[str], lanes: int) -> None:
+            source, target = moved
+            _single(code, by, kinds, n, source, target, steps, lanes)
+
+        if across:
+            over_vectors(code, axes, ["%in0", "%out0"], (size, size), part, kinds.lanes, column)
             return
-        bounds = part[1:] if chosen == last else (0, axes.shape[last])
-        with over(code, axes.without(last), ["%in0", "%out0"], part) as (source, target):
+        with over(code, axes, ["%in0", "%out0"], part) as (source, target):
+            _along(code, by, kinds, n, source, target, steps)
 
-            def column(i: Value, lanes: int) -> None:
-                moved = code.mul(i, code.integer(size))
-                _single(code, by, kinds, n, code.offset(source, moved), code.offset(target, moved), steps, lanes)
-
-            in_blocks(code, bounds[0], bounds[1], kinds.lanes, column)
-
-    printer.parts(count, grain_of(count, 2 * x.spec.nbytes, machine), body)
+    printer.along(axes, 2 * x.spec.nbytes, body)
     return printer.native()
 
 

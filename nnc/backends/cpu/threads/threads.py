@@ -7,18 +7,18 @@ import ctypes
 import functools
 import operator
 import os
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from nnc.backends.cpu.threads.openmp import Openmp, find_openmp, loaded_libraries
 from nnc.backends.cpu.threads.pool import Pool, is_supported
 from nnc.base.fork import new_lock, reset_after_fork
-from nnc.base.machine import usable_threads
-from nnc.base.options import Options
+from nnc.base.machine import ABSENT, read_text, usable_threads
+from nnc.base.options import Options, variable_set
 from nnc.calls.spelling import spelled
 from nnc.errors import ArgumentError, ArgumentTypeError, BackendError, user_error
 
@@ -68,7 +68,7 @@ class Threads:
         """Returns the number, and whose threads they are."""
         if self.pool is None and self.openmp.library is None:
             return "1: nnc has no threads of its own on this system, and OpenMP is absent"
-        whose = "OpenMP's" if self.pool is None else "nnc's own"
+        whose = "OpenMP's, for oneDNN alone" if self.pool is None else "nnc's own"
         return f"{self.count.value}, {whose}" + (", and as many of NumPy's BLAS" if self.blas else "")
 
 
@@ -173,3 +173,53 @@ def _blas_libraries() -> list[Path]:
     folders = [folder for folder in (package.parent / "numpy.libs", package / ".dylibs") if folder.is_dir()]
     bundled = [folder / name for folder in folders for name in os.listdir(folder) if "openblas" in name]
     return bundled or [Path(name) for name in loaded_libraries("openblas")]
+
+
+# -- OpenMP's runtime --------------------------------------------------------------------------------------------------
+
+# GCC's OpenMP runtime, in whose threads oneDNN works where nnc has none of its own (`pool.py`), or those are busy or too few
+# (`team.py`).
+#
+# After a loop its threads look out for the next one, for milliseconds by default, on processors that nnc's own threads could use by
+# then. So they are told to look only for some microseconds, if the user has not said how long.
+
+
+LIBRARY = "libgomp.so.1"
+MAPS = Path("/proc/self/maps")
+_SPINS = ("GOMP_SPINCOUNT", "2000")
+_WAIT_POLICY = "OMP_WAIT_POLICY"
+
+
+class Openmp(NamedTuple):
+    """The library and where it was found; without one, the reason."""
+
+    library: ctypes.CDLL | None
+    origin: str
+
+    def describe(self) -> str:
+        """Returns the path of the library, or the reason for its absence."""
+        return self.origin if self.library is not None else f"{ABSENT}: {self.origin}"
+
+
+def find_openmp(name: str = LIBRARY, maps: Path = MAPS) -> Openmp:
+    """Returns the runtime that is loaded already, else the system's.
+
+    Copies that packages of other projects bring along are used only where they are loaded anyway, as `maps` tells: two runtimes
+    would have two pools of threads.
+    """
+    try:
+        with variable_set(*_SPINS, unless=[_WAIT_POLICY]):
+            return Openmp(ctypes.CDLL(name), name)
+    except OSError as error:
+        reason = str(error)
+    for path in loaded_libraries("libgomp", maps):
+        try:
+            return Openmp(ctypes.CDLL(path), path)
+        except OSError as error:
+            reason = str(error)
+    return Openmp(None, reason)
+
+
+def loaded_libraries(stem: str, maps: Path = MAPS) -> list[str]:
+    """Returns the shared libraries in this process whose file name contains `stem`; none where the system does not tell."""
+    return list(dict.fromkeys(re.findall(rf"(/.*/[^/\n]*{re.escape(stem)}[^/\n]*\.so[^/\n]*)\n", read_text(maps))))

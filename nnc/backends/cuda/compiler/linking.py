@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -19,39 +18,14 @@ from nnc.errors import InternalError
 
 _PTX = 2  # NVJITLINK_INPUT_PTX
 _NAMES = ("libnvJitLink.so.13", "libnvJitLink.so.12")
-_FUNCTION = re.compile(
-    r"Compiling entry function '(.+?)'.*\n.*\n.* (\d+) bytes stack frame, (\d+) bytes spill stores, (\d+)"
-)
-_REGISTERS = re.compile(r"Function properties for '(.+?)':\n.*used (\d+) registers, .*?(\d+) bytes smem")
-
-
-@dataclass(frozen=True, slots=True)
-class Resources:
-    """The resources that a kernel takes.
-
-    Attributes:
-        registers: registers of a thread.
-        spilled: bytes that threads store in memory, and load again, because registers are short.
-        stack: bytes of a thread's own memory.
-        shared: bytes of a block's shared memory.
-    """
-
-    registers: int
-    spilled: int
-    stack: int
-    shared: int
 
 
 @dataclass(frozen=True, slots=True)
 class Linked:
-    """The machine code of a module.
-
-    Attributes:
-        resources: the resources of each kernel, by name.
-    """
+    """The machine code of a module, and the assembler's words about it."""
 
     cubin: bytes
-    resources: Mapping[str, Resources]
+    log: str
 
 
 class Linker:
@@ -75,12 +49,12 @@ class Linker:
 
         Args:
             target: the processor, such as "sm_90".
-            options: further options, by nvJitLink's names.
+            options: further options, by nvJitLink's names; "-verbose" for a log.
 
         Raises:
             InternalError: the assembler refuses the module.
         """
-        given = [f"-arch={target}".encode(), b"-verbose", *(option.encode() for option in options)]
+        given = [f"-arch={target}".encode(), *(option.encode() for option in options)]
         library, handle, text = self._library, ctypes.c_void_p(), ptx.encode() + b"\0"
         if library.nvJitLinkCreate(ctypes.byref(handle), len(given), (ctypes.c_char_p * len(given))(*given)):
             raise InternalError(f"nvJitLink {self.version} does not take the options {given}")
@@ -90,8 +64,7 @@ class Linker:
                 raise InternalError(
                     f"nvJitLink {self.version} does not take a kernel for {target}: {self._log(handle, 'Error')}"
                 )
-            cubin = self._read(handle, "LinkedCubin")
-            return Linked(cubin, _resources(self._log(handle, "Info")))
+            return Linked(self._read(handle, "LinkedCubin"), self._log(handle, "Info"))
         finally:
             library.nvJitLinkDestroy(ctypes.byref(handle))
 
@@ -104,15 +77,6 @@ class Linker:
         buffer = ctypes.create_string_buffer(size.value)
         getattr(self._library, f"nvJitLinkGet{kind}")(handle, buffer)
         return buffer.raw
-
-
-def _resources(log: str) -> dict[str, Resources]:
-    """Returns the resources of kernels, as the assembler's log lists them."""
-    used = {name: (int(registers), int(shared)) for name, registers, shared in _REGISTERS.findall(log)}
-    return {
-        name: Resources(used[name][0], max(int(stored), int(loaded)), int(stack), used[name][1])
-        for name, stack, stored, loaded in _FUNCTION.findall(log)
-    }
 
 
 @cache

@@ -14,8 +14,8 @@ from functools import partial
 from typing import Any
 
 from nnc.backends.cuda.kernels.code import GpuCode
+from nnc.backends.cuda.kernels.layout import choose_row_threads
 from nnc.backends.cuda.kernels.registry import add_printed
-from nnc.backends.cuda.kernels.row_threads import choose_row_threads
 from nnc.base import dtypes
 from nnc.device.target import GpuTarget
 from nnc.graph import TensorSpec

@@ -6,46 +6,29 @@ Kernels are printed from scalar expressions, as those of real numbers are, for t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from nnc.backends.cuda.kernels.code import GpuCode
 from nnc.backends.cuda.kernels.fills import parts_of
-from nnc.backends.cuda.kernels.nests import print_nest
-from nnc.backends.cuda.kernels.registry import add_printed
-from nnc.backends.cuda.kernels.series import Series
-from nnc.backends.cuda.kernels.units import places_of, unit_of
+from nnc.backends.cuda.kernels.nests import print_node
+from nnc.backends.cuda.kernels.registry import Series, add_printed
+from nnc.backends.cuda.kernels.units import each_unit, one_launch, places_of
 from nnc.base import dtypes
 from nnc.device.target import GpuTarget
-from nnc.graph import Command, Graph, Node, Symbol, TensorSpec, infer_specs
+from nnc.graph import Command, TensorSpec, infer_specs
 from nnc.graph.registry import scalar
 from nnc.lower.kernels.axes import Axes
-from nnc.lower.kernels.launch import DeviceKernel, Launch
-from nnc.lower.kernels.math.complexes import (
-    BY_LOGARITHMS,
-    Complex,
-    evaluate_complex,
-    integer_power,
-    to_dtype,
-)
+from nnc.lower.kernels.launch import DeviceKernel
+from nnc.lower.kernels.math.complexes import BY_LOGARITHMS, Complex, complex_function, to_dtype
 from nnc.lower.kernels.math.terms import Term
-from nnc.lower.kernels.scalars import can_be_complex, parse
+from nnc.lower.kernels.scalars import can_be_complex
 from nnc.lower.plan.stages import Step, View
 
 
-def _by_expression(step: Step, machine: GpuTarget) -> DeviceKernel:
-    """Returns the kernel that computes each element of a step by the expression of its command."""
-    parsed = parse(scalar[step.command])
-    return _elements(step, machine, lambda *operands: evaluate_complex(parsed, operands))
-
-
-def _integer_power(step: Step, machine: GpuTarget) -> DeviceKernel:
-    return _elements(step, machine, lambda x: integer_power(x, step.params["exponent"]))
-
-
-def _elements(step: Step, machine: GpuTarget, compute: Callable[..., Any]) -> DeviceKernel:
-    """Makes the kernel of a step whose elements `compute` gives from the operands' elements."""
+def _elements(step: Step, machine: GpuTarget) -> DeviceKernel:
+    """Makes the kernel of a step, whose elements are computed from the operands' elements."""
     views, out = (*step.inputs, *step.outputs), step.outputs[0]
     axes = Axes(out.spec.shape, tuple(view.strides for view in views)).ordered(len(views) - 1)
     if not axes.size:
@@ -54,14 +37,11 @@ def _elements(step: Step, machine: GpuTarget, compute: Callable[..., Any]) -> De
     shares = any(view.buffer == out.buffer for view in step.inputs)
     pointers = [*["" if shares else "noalias readonly"] * len(step.inputs), "" if shares else "noalias"]
     code = GpuCode("KERNEL_complex", pointers, threads)
-    unit = unit_of(code, axes.size, threads)
-    with code.when(code.compare("lt", unit, code.like(unit, axes.size))):
+    with each_unit(code, axes.size, threads) as unit:
         places = [code.offset(f"%p{i}", at) for i, at in enumerate(places_of(code, axes, unit))]
         operands = [_load(code, view, place) for view, place in zip(step.inputs, places, strict=False)]
-        _store(code, out, places[-1], to_dtype(compute(*operands), out.spec.dtype))
-    code.ret()
-    launch = Launch(f"@{code.name}", (-(-axes.size // threads), 1, 1), (threads, 1, 1), tuple(range(len(views))))
-    return DeviceKernel(code.module(), (launch,))
+        _store(code, out, places[-1], to_dtype(complex_function(step.command, step.params)(*operands), out.spec.dtype))
+    return one_launch(code, axes.size, threads, range(len(views)))
 
 
 def _is_whole(view: View) -> bool:
@@ -93,10 +73,8 @@ def _reduce_sum(step: Step, machine: GpuTarget) -> DeviceKernel:
     """Returns the sums of real parts, and those of imaginary ones."""
     (x,), (out,), series = step.inputs, step.outputs, Series(machine)
     for source, target in zip(parts_of(x), parts_of(out), strict=True):
-        operand, result = Symbol(source.spec), Symbol(target.spec)
-        graph = Graph((operand,), (result,), (Node(step.command, (operand,), (result,), step.params),))
         shifts = source.offset - x.offset, target.offset - out.offset
-        series.add(print_nest(graph, (source,), (target,), machine, shifts), (0, 1))
+        series.add(print_node(step.command, step.params, (source,), target, machine, shifts), (0, 1))
     return series.kernel()
 
 
@@ -107,13 +85,13 @@ def _supports(target: Command, specs: tuple[TensorSpec, ...], params: Mapping[st
 
 def _add(target: Command) -> None:
     if can_be_complex(scalar[target]):
-        add_printed(target, _by_expression, partial(_supports, target))
+        add_printed(target, _elements, partial(_supports, target))
 
 
 scalar.follow(_add)
 add_printed(
     "integer_pow",
-    _integer_power,
+    _elements,
     lambda specs, params: dtypes.is_complex(specs[0].dtype) and abs(params["exponent"]) < BY_LOGARITHMS,
 )
 add_printed("reduce_sum", _reduce_sum, lambda specs, params: dtypes.is_complex(specs[0].dtype) and specs[0].size > 0)

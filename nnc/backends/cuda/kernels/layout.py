@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from nnc.backends.cuda.kernels.code import GpuCode
 from nnc.backends.cuda.kernels.operands import Operands
 from nnc.base.dtypes import accumulator
+from nnc.device.target import GpuTarget, Grids
+from nnc.lower.kernels.axes import Axes
+from nnc.lower.kernels.builder import Value
 from nnc.lower.kernels.domain import is_reduction
+from nnc.lower.plan.stages import View
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +72,7 @@ def _along(operands: Operands, parts: int) -> Layout:
     units, row = _sizes(operands)
     count = row // width
     members, kept = _members_along(operands, width, units, -(-count // parts))
-    rows = max(min(operands.grids.threads // members, _at_least(units)), operands.grids.lanes // members, 1)
+    rows = max(min(operands.grids.threads // members, at_least(units)), operands.grids.lanes // members, 1)
     return Layout(False, width, members, rows, count, units, kept if parts == 1 else 0, parts)
 
 
@@ -79,7 +85,7 @@ def _across(operands: Operands, parts: int) -> Layout:
     while members > 1 and operands.grids.threads * width * sum(sums) > operands.grids.shared_bytes:
         width, members = (width // 2, members) if width > 1 else (width, members // 2)
     units = columns // width
-    rows = max(min(operands.grids.threads // members, _at_least(units)), operands.grids.lanes // members, 1)
+    rows = max(min(operands.grids.threads // members, at_least(units)), operands.grids.lanes // members, 1)
     return Layout(True, width, members, rows, count, units, 0, parts)
 
 
@@ -88,11 +94,6 @@ def _sizes(operands: Operands) -> tuple[int, int]:
     nest = operands.nest
     rows, row = (math.prod(nest.sizes[loop] for loop in loops) for loops in (nest.outer, nest.row))
     return rows, row
-
-
-def _at_least(count: int) -> int:
-    """Returns the least power of two that is no less."""
-    return 1 << max(count - 1, 0).bit_length()
 
 
 def _members_along(operands: Operands, width: int, rows: int, length: int) -> tuple[int, int]:
@@ -105,7 +106,7 @@ def _members_along(operands: Operands, width: int, rows: int, length: int) -> tu
     while (
         members < operands.grids.most_threads
         and rows * members < operands.grids.busy_threads
-        and 2 * members <= _at_least(length)
+        and 2 * members <= at_least(length)
     ):
         members *= 2
     return members, -(-length // members)
@@ -121,8 +122,77 @@ def _most_kept(operands: Operands, width: int) -> int:
 
 def _members_across(operands: Operands, units: int, length: int) -> int:
     """Threads that share a row across memory, beside neighbours for whole sectors."""
-    columns = min(_at_least(units), operands.grids.lanes)
+    columns = min(at_least(units), operands.grids.lanes)
     members = 1
     while members * columns < operands.grids.threads and 4 * members <= length:
         members *= 2
     return members
+
+
+# -- rows of other kernels ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class RowThreads:
+    """Divides the threads of a block among rows: each row has the same number of threads.
+
+    Attributes:
+        grids: the shapes of launches.
+        across: whether neighbouring threads have neighbouring rows.
+        lanes: elements that a thread reads at once.
+        members: threads of a row; a power of two.
+        rows: rows of a block; a power of two.
+    """
+
+    grids: Grids
+    across: bool
+    lanes: int
+    members: int
+    rows: int
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return self.members * self.rows
+
+    def split(self, code: GpuCode, thread: Value) -> tuple[Value, Value]:
+        """Returns the row within the block and the number within the row of a thread."""
+        by = self.rows if self.across else self.members
+        low = code.and_(thread, code.integer(by - 1))
+        high = code.shr(thread, code.integer(by.bit_length() - 1))
+        return (low, high) if self.across else (high, low)
+
+
+def choose_row_threads(views: Sequence[View], axis: int, axes: Axes, machine: GpuTarget, parts: int = 1) -> RowThreads:
+    """Chooses the threads for rows.
+
+    Args:
+        views: views of one shape, which a thread reads and writes at the same positions of a row; the first decides the order.
+        axis: the axis along which rows lie.
+        axes: the other axes; the views see them first.
+        parts: the number of parts into which rows are cut, each with blocks of its own.
+    """
+    x, count, grids = views[0], len(views), machine.grids
+    n, step, size = x.spec.shape[axis], x.strides[axis], x.spec.dtype.itemsize
+    across = bool(axes.shape) and abs(axes.strides[0][-1]) < abs(step)
+    dense = all(view.strides[axis] == size == view.spec.dtype.itemsize for view in views)
+    lanes = 1 if across or not dense else grids.vector_bytes // size
+    places = [place for view in views for place in (view.offset, *(nbytes for _, nbytes in view.advances))]
+    alignment = math.gcd(grids.aligned_bytes, *places, *(s for strides in axes.strides[:count] for s in strides))
+    while n % lanes or alignment % (lanes * size):
+        lanes //= 2
+    length, members, least = -(-(n // lanes) // parts), 1, at_least(axes.size)
+    if across:
+        while members * min(least, grids.lanes) < grids.threads and 4 * members <= length:
+            members *= 2
+    else:
+        most = min(grids.most_threads, at_least(length))
+        while members < most and (members < grids.lanes or axes.size * members < grids.busy_threads):
+            members *= 2
+    rows = max(min(grids.threads // members, least), grids.lanes // members, 1)
+    return RowThreads(grids, across, lanes, members, rows)
+
+
+def at_least(count: int) -> int:
+    """Returns the least power of two that is no less."""
+    return 1 << max(count - 1, 0).bit_length()

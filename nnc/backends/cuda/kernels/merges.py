@@ -10,9 +10,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from nnc.backends.cuda.kernels.code import GpuCode
-from nnc.backends.cuda.kernels.words import Word, Words
+from nnc.backends.cuda.kernels.networks import Words
 from nnc.base import dtypes
 from nnc.lower.kernels.builder import Carried, Value
+from nnc.lower.kernels.keys import Element, comes_before, load_element, store_element
 
 _EACH = 4  # words of a thread
 
@@ -57,7 +58,7 @@ class Runs:
         return -(-max(self.length, self.last) // self.tile)
 
 
-Write = Callable[[Value, Word], None]
+Write = Callable[[Value, Element], None]
 
 
 @dataclass
@@ -110,15 +111,15 @@ class Merge:
         left = code.add(begins[0], low)
         right = code.sub(code.add(begins[1], code.sub(first, low)), many)
         room = words.arrays(code, code.shared(self.runs.tile * words.nbytes), self.runs.tile)
-        held = list[tuple[Value, Value, Word]]()
+        held = list[tuple[Value, Value, Element]]()
         last = code.sub(count, code.integer(1))
         for turn in range(_EACH):
             number = code.add(code.special("tid.x"), code.integer(turn * self.runs.threads))
             i = code.intrinsic("smin", number, last)
             from_left = code.compare("lt", i, many)
-            word = words.load(code, self.source, code.add(code.select(from_left, left, right), i))
+            word = load_element(code, words.kinds, self.source, code.add(code.select(from_left, left, right), i))
             with code.when(code.compare("le", number, last)):
-                words.store(code, room, number, word)
+                store_element(code, room, number, word)
             held.append((number, from_left, word))
         code.barrier()
         for number, from_left, word in held:
@@ -138,9 +139,9 @@ class Merge:
             middle = code.shr(code.add(low, high), code.integer(1))
 
             def comes_first(middle: Value = middle) -> Value:
-                a = words.load(code, self.source, code.add(begins[0], middle))
+                a = load_element(code, words.kinds, self.source, code.add(begins[0], middle))
                 other = code.sub(code.sub(place, code.integer(1)), middle)
-                return words.less(code, a, words.load(code, self.source, code.add(begins[1], other)))
+                return comes_before(code, a, load_element(code, words.kinds, self.source, code.add(begins[1], other)))
 
             is_open = code.compare("lt", low, high)
             less = code.guarded(is_open, comes_first)
@@ -148,15 +149,15 @@ class Merge:
             state.values = [code.select(less, code.add(middle, code.integer(1)), low), code.select(more, middle, high)]
         return state.values[0]
 
-    def _first_behind(self, room: Sequence[str], begin: Value, end: Value, last: Value, word: Word) -> Value:
+    def _first_behind(self, room: Sequence[str], begin: Value, end: Value, last: Value, word: Element) -> Value:
         """Returns the number of the first word in a sorted part of shared memory that does not come before another."""
         code, words = self.code, self.words
         state = Carried([begin, end])
         with code.loop(0, self.runs.tile.bit_length(), carried=[state]):
             low, high = state.values
             middle = code.shr(code.add(low, high), code.integer(1))
-            found = words.load(code, room, code.intrinsic("smin", middle, last))
-            is_open, less = code.compare("lt", low, high), words.less(code, found, word)
+            found = load_element(code, words.kinds, room, code.intrinsic("smin", middle, last))
+            is_open, less = code.compare("lt", low, high), comes_before(code, found, word)
             up, down = code.and_(is_open, less), code.and_(is_open, code.not_(less))
             state.values = [code.select(up, code.add(middle, code.integer(1)), low), code.select(down, middle, high)]
         return state.values[0]

@@ -16,8 +16,8 @@ from functools import partial
 from typing import Any
 
 from nnc.backends.cuda.kernels.code import GpuCode
-from nnc.backends.cuda.kernels.series import Series
-from nnc.backends.cuda.kernels.units import count_below, either, unit_of, unsigned
+from nnc.backends.cuda.kernels.registry import Series
+from nnc.backends.cuda.kernels.units import count_below, either, unsigned
 from nnc.backends.cuda.kernels.writes import Writes
 from nnc.base import dtypes
 from nnc.graph import TensorSpec
@@ -121,9 +121,8 @@ def sort_updates(series: Series, writes: Writes, order: Order) -> None:
     _print_tile(code, writes, order)
     writes.end(series, code, -(-order.count // order.tile), threads)
     for turn in range(1, order.passes + 1):
-        code = writes.begin(f"merge{turn}", writes.threads)
-        _print_merge(code, writes, order, turn)
-        writes.end(series, code, -(-order.count // writes.threads), writes.threads)
+        with writes.each(series, f"merge{turn}", order.count) as (code, unit):
+            _print_merge(code, writes, order, turn, code.convert(unit, dtypes.int64))
 
 
 def _print_tile(code: GpuCode, writes: Writes, order: Order) -> None:
@@ -173,24 +172,23 @@ def _key(code: GpuCode, writes: Writes, order: Order, n: Value) -> Value:
     return code.convert(code.add(code.mul(row, code.integer(order.count)), n), dtypes.uint64)
 
 
-def _print_merge(code: GpuCode, writes: Writes, order: Order, turn: int) -> None:
+def _print_merge(code: GpuCode, writes: Writes, order: Order, turn: int, n: Value) -> None:
     """Each key moves as far as its rank in the other run of its pair says."""
     run, count = order.tile << (turn - 1), order.count
-    unit = unit_of(code, count, writes.threads)
-    with code.when(code.compare("lt", unit, code.like(unit, count))):
-        n = code.convert(unit, dtypes.int64)
-        key = load_key(code, writes, order, turn - 1, n)
-        within = code.and_(n, code.integer(2 * run - 1))
-        is_left = code.compare("lt", within, code.integer(run))
-        begin = code.sub(n, within)
-        other = code.select(is_left, code.add(begin, code.integer(run)), begin)
-        left = code.sub(code.integer(count), other)
-        size = code.intrinsic("smin", left, code.integer(run))
-        rank = count_below(
-            code, lambda i: load_key(code, writes, order, turn - 1, code.add(other, i)), size, min(run, count), key
-        )
-        target = code.add(code.add(begin, rank), code.and_(n, code.integer(run - 1)))
-        code.store(key_at(code, writes, order, turn, target), key)
+    key = load_key(code, writes, order, turn - 1, n)
+    within = code.and_(n, code.integer(2 * run - 1))
+    is_left = code.compare("lt", within, code.integer(run))
+    begin = code.sub(n, within)
+    other = code.select(is_left, code.add(begin, code.integer(run)), begin)
+    left = code.sub(code.integer(count), other)
+    size = code.intrinsic("smin", left, code.integer(run))
+
+    def load(i: Value) -> Value:
+        return load_key(code, writes, order, turn - 1, code.add(other, i))
+
+    rank = count_below(code, load, size, min(run, count), key)
+    target = code.add(code.add(begin, rank), code.and_(n, code.integer(run - 1)))
+    code.store(key_at(code, writes, order, turn, target), key)
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from functools import reduce
 import numpy as np
 
 from nnc.backends.cuda.kernels.code import GpuCode
-from nnc.backends.cuda.kernels.row_threads import RowThreads
+from nnc.backends.cuda.kernels.layout import RowThreads
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
 from nnc.commands.rules import Reduction

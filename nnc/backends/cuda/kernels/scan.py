@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from nnc.backends.cuda.kernels.code import GpuCode
+from nnc.backends.cuda.kernels.layout import choose_row_threads
 from nnc.backends.cuda.kernels.prefixes import Prefixes, memory_dtype
 from nnc.backends.cuda.kernels.registry import add_printed
-from nnc.backends.cuda.kernels.row_threads import choose_row_threads
 from nnc.base import dtypes
 from nnc.commands.rules import cumulative
 from nnc.device.target import GpuTarget
@@ -50,9 +50,7 @@ def _scan(step: Step, machine: GpuTarget) -> DeviceKernel:
 
 
 def _rows_of(x: View, out: View, axis: int) -> Axes:
-    kept = [k for k in range(x.spec.ndim) if k != axis]
-    strides = (tuple(view.strides[k] for k in kept) for view in (x, out))
-    return Axes(tuple(x.spec.shape[k] for k in kept), tuple(strides)).ordered(0)
+    return Axes(x.spec.shape, (x.strides, out.strides)).without(axis).ordered(0)
 
 
 def _parts(spec: TensorSpec, axis: int, machine: GpuTarget) -> int:
@@ -165,9 +163,8 @@ class _Scan(Prefixes):
         if not self.may_overflow or (self.phase == _WHOLE and self.layout.across and self.layout.members == 1):
             return ""
         if self.phase == _WHOLE:
-            flag = code.offset(
-                code.shared(self.layout.rows * _FLAG.itemsize), code.mul(self.row, code.integer(_FLAG.itemsize))
-            )
+            flags = code.shared(self.layout.rows * _FLAG.itemsize)
+            flag = code.offset(flags, code.mul(self.row, code.integer(_FLAG.itemsize)))
             with code.when(code.compare("eq", self.member, code.integer(0))):
                 code.store(flag, code.constant(0, _FLAG))
             code.barrier()
@@ -182,9 +179,8 @@ class _Scan(Prefixes):
     def _flag_at(self, number: Value) -> str:
         """Returns the address of a row's flag, behind the totals of all rows."""
         begin = self.axes.size * self.parts * self.wide.itemsize
-        return self.code.offset(
-            "%p2", self.code.add(self.code.mul(number, self.code.integer(_FLAG.itemsize)), self.code.integer(begin))
-        )
+        code = self.code
+        return code.offset("%p2", code.add(code.mul(number, code.integer(_FLAG.itemsize)), code.integer(begin)))
 
     def _total_at(self, number: Value, part: Value) -> str:
         code = self.code

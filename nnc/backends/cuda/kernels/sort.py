@@ -11,20 +11,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from nnc.backends.cuda.kernels.code import GpuCode
+from nnc.backends.cuda.kernels.layout import at_least
 from nnc.backends.cuda.kernels.merges import Merge, Runs, row_pair_tile
-from nnc.backends.cuda.kernels.networks import Network
+from nnc.backends.cuda.kernels.networks import MOST_ELEMENTS, Network, Words
 from nnc.backends.cuda.kernels.registry import add_printed
-from nnc.backends.cuda.kernels.row_threads import at_least
-from nnc.backends.cuda.kernels.words import MOST_ELEMENTS, Word, Words
 from nnc.base import dtypes
 from nnc.device.target import GpuTarget, Grids
 from nnc.graph import TensorSpec
 from nnc.lower.kernels.axes import Axes, word_of
 from nnc.lower.kernels.builder import Value
-from nnc.lower.kernels.keys import has_keys
+from nnc.lower.kernels.keys import Element, has_keys, store_element
 from nnc.lower.kernels.launch import DeviceKernel, Launch
 from nnc.lower.plan.stages import Step, View
 
@@ -68,10 +68,8 @@ class _Sort:
     @property
     def axes(self) -> Axes:
         """The other axes, of the operand and of the results."""
-        kept = [k for k in range(self.x.spec.ndim) if k != self.axis]
-        views = [self.x, *(view for view, _ in self.results)]
-        strides = tuple(tuple(view.strides[k] for k in kept) for view in views)
-        return Axes(tuple(self.x.spec.shape[k] for k in kept), strides).ordered(0)
+        strides = (self.x.strides, *(view.strides for view, _ in self.results))
+        return Axes(self.x.spec.shape, strides).without(self.axis).ordered(0)
 
 
 def _first_runs(n: int, wanted: int, words: Words, grids: Grids) -> Runs:
@@ -110,7 +108,7 @@ def _aligned(nbytes: int) -> int:
     return -(-nbytes // 16) * 16
 
 
-def _write(code: GpuCode, sort: _Sort, places: list[str], number: Value, word: Word) -> None:
+def _write(code: GpuCode, sort: _Sort, places: list[str], number: Value, word: Element) -> None:
     """Writes the results of a word of a row; `places` are the row's addresses of the operand and of the results."""
     position = sort.words.position(code, word)
     for (view, _), target in zip(sort.results, places[1:], strict=True):
@@ -170,11 +168,11 @@ class _SortTiles:
                 if is_whole:
                     _write(code, sort, places, i, word)
                 else:
-                    sort.words.store(code, target, code.add(code.mul(unit, code.integer(runs.length)), i), word)
+                    store_element(code, target, code.add(code.mul(unit, code.integer(runs.length)), i), word)
         code.ret()
         return code.module()
 
-    def _word(self, code: GpuCode, source: str, position: Value) -> Word:
+    def _word(self, code: GpuCode, source: str, position: Value) -> Element:
         sort, last = self.sort, code.integer(self.sort.n - 1)
         at = code.intrinsic("smin", position, last)
         place = code.offset(source, code.mul(at, code.integer(sort.x.strides[sort.axis])))
@@ -193,11 +191,11 @@ def _merge(sort: _Sort, runs: Runs, turn: int, extent: int) -> str:
     to = code.add(begin, code.mul(pair, code.integer(merged.length)))
     places = sort.axes.at(code, [f"%p{i}" for i in range(1 + len(sort.results))], row)
 
-    def write(number: Value, word: Word) -> None:
+    def write(number: Value, word: Element) -> None:
         if merged.count == 1:
             _write(code, sort, places, number, word)
         else:
-            sort.words.store(code, target, code.add(to, number), word)
+            store_element(code, target, code.add(to, number), word)
 
     Merge(code, sort.words, runs, source, begin, pair, tile).print(write)
     code.ret()
@@ -207,39 +205,15 @@ def _merge(sort: _Sort, runs: Runs, turn: int, extent: int) -> str:
 # -- commands ----------------------------------------------------------------------------------------------------------
 
 
-def _sort(step: Step, machine: GpuTarget) -> DeviceKernel | None:
-    (x,), p = step.inputs, step.params
-    axis = p["axis"] % x.spec.ndim
-    return _print(
-        _Sort(
-            machine.grids, x, axis, (step.outputs[0], 1), None, x.spec.shape[axis], Words(x.spec.dtype, p["descending"])
-        )
-    )
-
-
-def _argsort(step: Step, machine: GpuTarget) -> DeviceKernel | None:
-    (x,), p = step.inputs, step.params
-    axis = p["axis"] % x.spec.ndim
-    return _print(
-        _Sort(
-            machine.grids, x, axis, None, (step.outputs[0], 1), x.spec.shape[axis], Words(x.spec.dtype, p["descending"])
-        )
-    )
-
-
-def _top_k(step: Step, machine: GpuTarget) -> DeviceKernel | None:
-    (x,), outputs = step.inputs, step.outputs
-    return _print(
-        _Sort(
-            machine.grids,
-            x,
-            x.spec.ndim - 1,
-            (outputs[0], 1),
-            (outputs[1], 2),
-            step.params["k"],
-            Words(x.spec.dtype, True),
-        )
-    )
+def _native(
+    step: Step, machine: GpuTarget, values: int | None = None, places: int | None = None
+) -> DeviceKernel | None:
+    """Returns the kernel of a step whose outputs of these numbers are the sorted values and their places."""
+    (x,), params = step.inputs, step.params
+    axis = params.get("axis", -1) % x.spec.ndim
+    of_values, of_places = (None if i is None else (step.outputs[i], i + 1) for i in (values, places))
+    words = Words(x.spec.dtype, params.get("descending", True))
+    return _print(_Sort(machine.grids, x, axis, of_values, of_places, params.get("k", x.spec.shape[axis]), words))
 
 
 def _workspace(specs: tuple[TensorSpec, ...], params: Mapping[str, Any], machine: GpuTarget) -> int:
@@ -260,6 +234,6 @@ def _supports(specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:
     return dtypes.is_known(x.dtype) and has_keys(x.dtype) and n <= MOST_ELEMENTS
 
 
-add_printed("sort", _sort, _supports, _workspace)
-add_printed("argsort", _argsort, _supports, _workspace)
-add_printed("top_k", _top_k, _supports, _workspace)
+add_printed("sort", partial(_native, values=0), _supports, _workspace)
+add_printed("argsort", partial(_native, places=0), _supports, _workspace)
+add_printed("top_k", partial(_native, values=0, places=1), _supports, _workspace)

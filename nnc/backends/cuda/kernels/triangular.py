@@ -11,14 +11,14 @@ from typing import Any
 
 from nnc.backends.cuda.kernels.code import GpuCode
 from nnc.backends.cuda.kernels.registry import add_printed
-from nnc.backends.cuda.kernels.units import places_of, unit_of
+from nnc.backends.cuda.kernels.units import each_unit, one_launch, places_of
 from nnc.base import dtypes
 from nnc.commands.linalg import SMALL_TRIANGLE
 from nnc.device.target import GpuTarget
 from nnc.graph import TensorSpec
 from nnc.lower.kernels.axes import Axes
 from nnc.lower.kernels.builder import Carried, Value
-from nnc.lower.kernels.launch import DeviceKernel, Launch
+from nnc.lower.kernels.launch import DeviceKernel
 from nnc.lower.plan.stages import Step
 
 
@@ -32,8 +32,7 @@ def _triangular_solve(step: Step, machine: GpuTarget) -> DeviceKernel:
     lower, transposed = step.params["lower"], step.params.get("transpose_a", False)
     has_ones, kind = step.params.get("unit_diagonal", False), b.spec.dtype
     code = GpuCode("KERNEL_triangle", ["noalias readonly", "noalias readonly", "noalias", ""][: 4 - has_ones], threads)
-    unit = unit_of(code, count, threads)
-    with code.when(code.compare("lt", unit, code.like(unit, count))):
+    with each_unit(code, count, threads) as unit:
         strides = ((*a.strides[:-2], 0), *((*view.strides[:-2], view.strides[-1]) for view in (b, x)))
         places = places_of(code, Axes(outer, strides), unit)
         of_a, of_b, of_x = (code.offset(f"%p{k}", at) for k, at in enumerate(places))
@@ -52,18 +51,15 @@ def _triangular_solve(step: Step, machine: GpuTarget) -> DeviceKernel:
             with code.loop(0, i, carried=[total]) as j:
                 column = place(j)
                 known = code.load(at(of_x, column, x.strides[-2]), kind)
-                total.values = [
-                    code.add(total.values[0], code.mul(code.load(at(of_row, column, by_column), kind), known))
-                ]
+                factor = code.load(at(of_row, column, by_column), kind)
+                total.values = [code.add(total.values[0], code.mul(factor, known))]
             found = code.sub(code.load(at(of_b, row, b.strides[-2]), kind), total.values[0])
             if not has_ones:
                 pivot = code.load(at(of_row, row, by_column), kind)
                 code.refuse("%p3", code.compare("eq", pivot, code.like(pivot, 0)))
                 found = code.div(found, pivot)
             code.store(at(of_x, row, x.strides[-2]), found)
-    code.ret()
-    launch = Launch(f"@{code.name}", (-(-count // threads), 1, 1), (threads, 1, 1), tuple(range(4 - has_ones)))
-    return DeviceKernel(code.module(), (launch,), may_fail=not has_ones)
+    return one_launch(code, count, threads, range(4 - has_ones), may_fail=not has_ones)
 
 
 def _supports(specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from nnc.backends.cuda.kernels.code import GpuCode
 from nnc.base import dtypes
 from nnc.device.target import GpuTarget
 from nnc.lower.kernels.axes import Axes
 from nnc.lower.kernels.builder import Value
+from nnc.lower.kernels.launch import DeviceKernel, Launch
 
 _SHORT = 1 << 31  # units that 32 bits count; GPUs divide 64 bits slowly
 
@@ -24,6 +26,23 @@ def unit_of(code: GpuCode, count: int, threads: int) -> Value:
     kind = dtypes.uint32 if count + threads <= _SHORT else dtypes.uint64
     block, thread = (code.convert(code.special(name), kind) for name in ("ctaid.x", "tid.x"))
     return code.add(code.mul(block, code.like(block, threads)), thread)
+
+
+@contextmanager
+def each_unit(code: GpuCode, count: int, threads: int) -> Iterator[Value]:
+    """A thread for each of so many units: the block runs with the number of its own."""
+    unit = unit_of(code, count, threads)
+    with code.when(code.compare("lt", unit, code.like(unit, count))):
+        yield unit
+
+
+def one_launch(
+    code: GpuCode, count: int, threads: int, operands: Sequence[int], *, updates: tuple[int, ...] = (), may_fail: bool = False
+) -> DeviceKernel:  # fmt: skip
+    """Ends a function whose threads take so many units, and returns it as a kernel of one launch."""
+    code.ret()
+    launch = Launch(f"@{code.name}", (-(-count // threads), 1, 1), (threads, 1, 1), tuple(operands), updates=updates)
+    return DeviceKernel(code.module(), (launch,), may_fail)
 
 
 def unsigned(code: GpuCode, n: Value, count: int) -> Value:

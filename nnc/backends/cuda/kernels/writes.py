@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from nnc.backends.cuda.kernels.code import GpuCode
-from nnc.backends.cuda.kernels.series import Series
-from nnc.backends.cuda.kernels.units import places_of, unsigned
+from nnc.backends.cuda.kernels.registry import Series
+from nnc.backends.cuda.kernels.units import each_unit, places_of, unsigned
 from nnc.base import dtypes
 from nnc.device.target import GpuTarget
 from nnc.graph import TensorSpec
@@ -148,6 +150,14 @@ class Writes:
         """
         pointers = ["", *["noalias readonly"] * (self._inputs - 1), *["noalias"] * self._outputs]
         return GpuCode(f"KERNEL_{stem}", [*pointers, ""] if self.status else pointers, threads)
+
+    @contextmanager
+    def each(self, series: Series, stem: str, count: int) -> Iterator[tuple[GpuCode, Value]]:
+        """Adds a launch with a thread for each of so many units: yields its code and the number of the thread's unit."""
+        code = self.begin(stem, self.threads)
+        with each_unit(code, count, self.threads) as unit:
+            yield code, unit
+        self.end(series, code, -(-count // self.threads), self.threads)
 
     def end(self, series: Series, code: GpuCode, blocks: int, threads: int) -> None:
         """Ends a function, and adds its launch to the series.

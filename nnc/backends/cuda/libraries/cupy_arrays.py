@@ -70,7 +70,7 @@ def _run(
             out[...] = narrowed(value, view.spec.dtype)
 
     with device.arrays_in(stream):
-        arrays = [_array(device, view, at) for view, at in zip((*step.inputs, *results), addresses, strict=False)]
+        arrays = [array_of(device, view, at) for view, at in zip((*step.inputs, *results), addresses, strict=False)]
         try:
             compute(arrays[:count], arrays[count:], step.params)
         except NncError:
@@ -78,10 +78,14 @@ def _run(
             raise
 
 
-def _array(device: Any, view: View, address: int) -> Any:
+def array_of(device: Any, view: View, address: int) -> Any:
     """Returns an operand as CuPy's array; the bits of bfloat16 as integers."""
-    spec = view.spec
-    return device.view(address, spec.shape, "u2" if spec.dtype == dtypes.bfloat16 else spec.dtype, view.strides)
+    return device.view(address, view.spec.shape, bits_of(view), view.strides)
+
+
+def bits_of(view: View) -> Any:
+    """Returns the dtype as which CuPy moves the elements of a view."""
+    return "u2" if view.spec.dtype == dtypes.bfloat16 else view.spec.dtype
 
 
 def widened(x: Any, dtype: DType) -> Any:

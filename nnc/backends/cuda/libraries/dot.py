@@ -7,23 +7,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from nnc.backends.cuda.libraries.algorithms import Algorithms
-from nnc.backends.cuda.libraries.cublaslt import CublasLt, LtProblem, LtProduct, Stored, load_library, takes
+import numpy as np
+
+from nnc.backends.cuda.libraries.cublaslt import Algorithms, CublasLt, LtProblem, LtProduct, Stored, load_library, takes
 from nnc.backends.cuda.libraries.cupy_arrays import queue as queue_on_cupy
 from nnc.backends.cuda.libraries.cupy_arrays import queue_function
-from nnc.backends.cuda.libraries.epilogue import ProductEpilogue, finish_of
+from nnc.backends.numpy_ref import run_by_graph
 from nnc.backends.products import Axis, Gemm, Matrix, gemm_of, make_product
+from nnc.base import dtypes
 from nnc.commands.contract import dot
 from nnc.device import CUDA
 from nnc.device.cuda import LibraryCall
 from nnc.device.target import Target
 from nnc.errors import InternalError
-from nnc.graph import Graph, Kernel, TensorSpec, add_kernel, reference
-from nnc.graph.registry import KernelFactory, cost
+from nnc.graph import Attribute, Graph, Kernel, Node, Symbol, TensorSpec, add_kernel, reference
+from nnc.graph.kernels import KernelFactory
+from nnc.graph.registry import commutes, cost
+from nnc.lower.kernels.domain import UNIT, is_view
 from nnc.lower.kernels.epilogue import Epilogue
 from nnc.lower.kernels.references import store
 from nnc.lower.plan.stages import Step, Strides, View
@@ -125,9 +129,8 @@ class _Products:
         self._turned, unit = gemm.product.is_turned, gemm.product.dtype.itemsize
         self._has_bias = finish is not None and finish.bias is not None
         m, n, k = gemm.sizes
-        b = _stored(
-            gemm.b, k, n, inner.y // unit
-        )  # columns stand for rows: the transpose of a product is that of the transposes
+        # Columns stand for rows: the transpose of a product is that of the transposes.
+        b = _stored(gemm.b, k, n, inner.y // unit)
         a, c = _stored(gemm.a, m, k, inner.x // unit), _stored(gemm.c, m, n, inner.out // unit)
         gelu = finish is not None and finish.gelu
         self._problem = LtProblem(
@@ -271,10 +274,6 @@ def _compute(finish: ProductEpilogue, product: Mapping[str, Any], x: Any, y: Any
     return finish.apply(reference[dot](x, y, **product), *(bias or (None,)))
 
 
-def _run_joined(inputs: Sequence[Any], outputs: Sequence[Any], params: Mapping[str, Any]) -> None:
-    raise InternalError("a product with an epilogue is run by its graph where it is not compiled")
-
-
 def _queue_joined(machine: Target, step: Step, device: Any, precision: str) -> Queue:
     """Returns the function that queues a product with an epilogue."""
     found = _finish(step.graphs[0], machine)
@@ -295,7 +294,7 @@ add_kernel(dot, Kernel(BACKEND, _run, _supports, workspace=_workspace, device=CU
 def _joined(machine: Target) -> Kernel:
     return Kernel(
         BACKEND,
-        _run_joined,
+        run_by_graph,
         partial(_supports_joined, machine),
         workspace=_workspace_joined,
         in_place=False,
@@ -305,3 +304,113 @@ def _joined(machine: Target) -> Kernel:
 
 
 add_kernel("with_epilogue", KernelFactory(BACKEND, _joined, device=CUDA))
+
+
+# -- epilogues ---------------------------------------------------------------------------------------------------------
+
+# Epilogues of matrix products that cuBLASLt computes: a bias, and the gelu by tanh.
+#
+#     d = p + b     d = gelu(p)     d = gelu(p + b)
+#
+# The library's relu is none of them: it is documented as max(x, 0), which says nothing of NaN, and nnc's relu keeps NaN. Its
+# gradients of relu and gelu read values that its own forward product wrote, which nnc's programs do not keep.
+
+
+term: Attribute[str] = Attribute("cublaslt_term", "the name of a command in the expressions of cuBLASLt's epilogues")
+term.set("add", "+")
+term.set("mul", "*")
+term.set("sigmoid", "sigmoid")
+
+_DTYPES = (dtypes.float32, dtypes.float16, dtypes.bfloat16)  # of float64 the library documents no epilogue
+_SLOPE = math.sqrt(8 / math.pi)  # ½ + ½ tanh(u) is the sigmoid of 2u
+_CURVE = 0.044715 * _SLOPE
+
+
+@dataclass(frozen=True, slots=True)
+class ProductEpilogue:
+    """An epilogue of a product.
+
+    Attributes:
+        bias: the position of the operand that is added along the last axis of the result; None: there is none.
+        gelu: whether the gelu of the sum is the result.
+    """
+
+    bias: int | None
+    gelu: bool
+
+    def apply(self, product: Any, bias: Any) -> Any:
+        """Computes the result by NumPy's functions, which also take CuPy's arrays.
+
+        Args:
+            product: an array of a dtype that such functions compute in.
+            bias: a vector along the last axis; None: there is none.
+        """
+        x = product if bias is None else product + bias.reshape(-1)
+        if not self.gelu:
+            return x
+        wide = x.astype(np.float32)
+        return (wide * (0.5 + 0.5 * np.tanh(wide * (_SLOPE + _CURVE * (wide * wide)) / 2))).astype(x.dtype)
+
+
+def finish_of(epilogue: Epilogue) -> ProductEpilogue | None:
+    """The library's epilogue for a sub-graph; None where it has none with these very values.
+
+    Args:
+        epilogue: of a `dot`.
+    """
+    graph, result = epilogue.graph, epilogue.product.outputs[0]
+    dtype, others = result.dtype, graph.inputs[2:]
+    if dtype not in _DTYPES or len(graph.outputs) != 1 or len(others) > 1:
+        return None
+    terms = _Terms()
+    terms.known[result] = terms.leaf("product")
+    for symbol in others:
+        axes = tuple(label for label in epilogue.domain.axes(symbol) if label != UNIT)
+        if symbol.dtype != dtype or axes != epilogue.domain.axes(result)[-1:]:
+            return None
+        terms.known[symbol] = terms.leaf("bias")
+    for symbol, number in graph.constants.items():
+        terms.known[symbol] = terms.leaf(float(number.reshape(-1)[0]) if number.size == 1 else symbol)
+    if not all(node.outputs[0].dtype == dtype and terms.take(node) for node in epilogue.nodes):
+        return None
+    found, sum_ = terms.known[graph.outputs[0]], terms.leaf("product")
+    if others:
+        sum_ = terms.of("+", sum_, terms.leaf("bias"))
+    bias = 2 if others else None
+    if found == terms.gelu(sum_, dtype):
+        return ProductEpilogue(bias, gelu=True)
+    return ProductEpilogue(bias, gelu=False) if others and found == sum_ else None
+
+
+@dataclass
+class _Terms:
+    """Numbers expressions; equal expressions get the same number, and the order of a commutative command's operands does not
+    count.
+    """
+
+    known: dict[Symbol, int] = field(default_factory=dict)
+    _numbers: dict[Any, int] = field(default_factory=dict)
+
+    def leaf(self, value: Any) -> int:
+        return self._numbers.setdefault(value, len(self._numbers))
+
+    def of(self, name: str, *operands: int) -> int:
+        return self.leaf((name, tuple(sorted(operands))))
+
+    def take(self, node: Node) -> bool:
+        """Numbers the result of a node; False where the command is in no epilogue."""
+        inputs = [self.known[symbol] for symbol in node.inputs]
+        name = term.get(node.command)
+        if is_view(node):
+            self.known[node.outputs[0]] = inputs[0]
+            return True
+        if name is None or (len(inputs) > 1 and node.command not in commutes):
+            return False
+        self.known[node.outputs[0]] = self.of(name, *inputs)
+        return True
+
+    def gelu(self, x: int, dtype: Any) -> int:
+        """Returns the gelu by tanh of an expression, as `nnc.nn.gelu` writes it in a dtype."""
+        slope, curve = (self.leaf(float(np.asarray(number, dtype))) for number in (_SLOPE, _CURVE))
+        inner = self.of("*", x, self.of("+", slope, self.of("*", curve, self.of("*", x, x))))
+        return self.of("*", x, self.of("sigmoid", inner))

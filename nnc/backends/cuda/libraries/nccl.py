@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from nnc.backends.cuda.libraries.cupy_arrays import narrowed, widened
+from nnc.backends.cuda.libraries.cupy_arrays import array_of, bits_of, narrowed, widened
 from nnc.backends.mpi.board import Site
 from nnc.backends.mpi.kernels import is_of_processes, partners
 from nnc.backends.mpi.world import communicator, known_world
@@ -71,14 +71,6 @@ class Group:
             with device.current():
                 return Group(nccl, device, nccl.NcclCommunicator(size, identifier, own), own, size)
 
-    def reduce(self, x: int, out: int, count: int, kind: int, operation: int, stream: int) -> None:
-        """Queues a reduction of `count` elements, whose result all places get."""
-        self.communicator.allReduce(x, out, count, kind, operation, stream)
-
-    def gather(self, x: int, out: int, nbytes: int, stream: int) -> None:
-        """Queues the gathering of bytes of all places."""
-        self.communicator.allGather(x, out, nbytes, _BYTE, stream)
-
     def exchange(
         self, x: int, out: int, nbytes: int, sources: Mapping[int, int], targets: Mapping[int, int], stream: int
     ) -> None:
@@ -121,7 +113,7 @@ def _count(view: View) -> int:
 def _sum(group: Group, step: Step, x: int, out: int, stream: int) -> None:
     (view, *_), dtype = step.inputs, step.inputs[0].spec.dtype
     if dtype.name in _KINDS:
-        group.reduce(x, out, _count(view), _KINDS[dtype.name], _SUM, stream)
+        group.communicator.allReduce(x, out, _count(view), _KINDS[dtype.name], _SUM, stream)
     else:
         _join(group, view, x, out, stream, lambda rows: rows.sum(axis=0, dtype=dtype))
 
@@ -139,7 +131,7 @@ def _extremum(operation: int, name: str) -> Call:
     def call(group: Group, step: Step, x: int, out: int, stream: int) -> None:
         view, dtype = step.inputs[0], step.inputs[0].spec.dtype
         if dtype.name in _KINDS and not dtypes.is_inexact(dtype):
-            group.reduce(x, out, _count(view), _KINDS[dtype.name], operation, stream)
+            group.communicator.allReduce(x, out, _count(view), _KINDS[dtype.name], operation, stream)
         else:
             _join(group, view, x, out, stream, lambda rows: getattr(rows, name)(axis=0))
 
@@ -152,15 +144,15 @@ def _join(
     """Gathers the values of all places, and joins them by a function of CuPy's arrays."""
     device, spec = group.device, view.spec
     rows = device.cupy.empty((group.size, spec.nbytes), "u1")
-    group.gather(x, rows.data.ptr, spec.nbytes, stream)
-    kind = _as_bits(view)
+    group.communicator.allGather(x, rows.data.ptr, spec.nbytes, _BYTE, stream)
+    kind = bits_of(view)
     values = device.view(rows.data.ptr, (group.size, *spec.shape), kind)
     shape = spec.shape if result is None else result.spec.shape
     device.view(out, shape, kind)[...] = narrowed(reduce(widened(values, spec.dtype)), spec.dtype)
 
 
 def _gather(group: Group, step: Step, x: int, out: int, stream: int) -> None:
-    group.gather(x, out, step.inputs[0].spec.nbytes, stream)
+    group.communicator.allGather(x, out, step.inputs[0].spec.nbytes, _BYTE, stream)
 
 
 def _exchange(group: Group, step: Step, x: int, out: int, stream: int) -> None:
@@ -191,8 +183,8 @@ def _queue_call(step: Step, device: Any, call: Call, addresses: Sequence[int], s
         return
     with device.arrays_in(stream):
         operand = _contiguous(device, step.inputs[0], addresses[0]) if step.inputs else None
-        result = _array(device, out, addresses[len(step.inputs)])
-        made = result if is_contiguous(out.spec, out.strides) else device.cupy.empty(out.spec.shape, _as_bits(out))
+        result = array_of(device, out, addresses[len(step.inputs)])
+        made = result if is_contiguous(out.spec, out.strides) else device.cupy.empty(out.spec.shape, bits_of(out))
         call(group, step, 0 if operand is None else operand.data.ptr, made.data.ptr, stream)
         if made is not result:
             result[...] = made
@@ -200,21 +192,12 @@ def _queue_call(step: Step, device: Any, call: Call, addresses: Sequence[int], s
 
 def _contiguous(device: Any, view: View, address: int) -> Any:
     """Returns the operand, or a copy of it whose elements lie side by side."""
-    found = _array(device, view, address)
+    found = array_of(device, view, address)
     if is_contiguous(view.spec, view.strides):
         return found
-    copy = device.cupy.empty(view.spec.shape, _as_bits(view))
+    copy = device.cupy.empty(view.spec.shape, bits_of(view))
     copy[...] = found
     return copy
-
-
-def _array(device: Any, view: View, address: int) -> Any:
-    return device.view(address, view.spec.shape, _as_bits(view), view.strides)
-
-
-def _as_bits(view: View) -> Any:
-    """Returns a dtype of CuPy for the elements of a view, which are moved."""
-    return "u2" if view.spec.dtype == dtypes.bfloat16 else view.spec.dtype
 
 
 def _add(command: Command, call: Call) -> None:

@@ -13,8 +13,10 @@ from typing import Any, NamedTuple
 
 from nnc.base.dtypes import DType, is_bool, real_dtype
 from nnc.base.later import later
+from nnc.graph import Command
+from nnc.graph.registry import scalar as expressions
 from nnc.lower.kernels.math.terms import Term, absolute, where
-from nnc.lower.kernels.scalars import OPERANDS, Operations, Parsed, evaluate
+from nnc.lower.kernels.scalars import OPERANDS, Operations, Parsed, evaluate, parse
 
 _hypot = later(f"{__package__}.power", "hypot")
 BY_LOGARITHMS = 100
@@ -59,6 +61,14 @@ def evaluate_complex(parsed: Parsed, operands: Sequence[Complex | Term]) -> Comp
     """Prints an expression for which `can_be_complex` holds, on operands that include complex ones."""
     found: Complex | Term = evaluate(parsed, dict(zip(OPERANDS, operands, strict=False)), ComplexOperations())
     return found
+
+
+def complex_function(command: Command, params: Mapping[str, Any]) -> Callable[..., Complex | Term]:
+    """Returns the function that gives a result's element from the operands' elements, of a command with such an expression."""
+    if command.name == "integer_pow":
+        return lambda x: integer_power(x, params["exponent"])
+    parsed = parse(expressions[command])
+    return lambda *operands: evaluate_complex(parsed, operands)
 
 
 def to_dtype(x: Complex | Term, dtype: DType) -> tuple[Term, ...]:

@@ -17,7 +17,7 @@ from nnc.backends.cpu.kernels.products import triangular
 from nnc.device.target import Target
 from nnc.errors import LinAlgError
 from nnc.graph import TensorSpec, command, reference
-from nnc.graph.registry import kernels_for
+from nnc.graph.kernels import kernels_for
 from nnc.lower.plan.stages import Step, View
 from tests.figures import HERE, with_figures
 

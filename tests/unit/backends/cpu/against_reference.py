@@ -10,7 +10,7 @@ import numpy as np
 from nnc.base.dtypes import BY_NAME
 from nnc.device import load_kernels
 from nnc.graph import Kernel, TensorSpec, command, infer_specs, reference, spec_of
-from nnc.graph.registry import kernels_for
+from nnc.graph.kernels import kernels_for
 from nnc.lower.kernels.native import Native
 from nnc.lower.plan.stages import Step, View
 from tests.figures import HERE

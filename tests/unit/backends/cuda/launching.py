@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import nnc.backends.cuda.loaded  # noqa: F401  (registers every kernel)
-from nnc.backends.cuda.compiler.assembling import to_ptx
+from nnc.backends.cuda.compiler.compiler import to_ptx
 from nnc.backends.cuda.kernels.nests import print_nest, workspace_bytes
 from nnc.device.target import GpuTarget
 from nnc.device.targets.gpu import gpu_target

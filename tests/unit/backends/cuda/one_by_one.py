@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nnc.backends.cuda.compiler.assembling import join, to_ptx
+from nnc.backends.cuda.compiler.compiler import join, to_ptx
 from nnc.backends.cuda.kernels.code import GpuCode
 from nnc.base.dtypes import DType, as_dtype
 from nnc.graph import Command

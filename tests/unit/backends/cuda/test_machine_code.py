@@ -14,7 +14,7 @@ import pytest
 import nnc
 import nnc.numpy as nnp
 from nnc import nn
-from nnc.backends.cuda.compiler.assembling import to_ptx
+from nnc.backends.cuda.compiler.compiler import to_ptx
 from nnc.backends.cuda.compiler.linking import find_linker
 from nnc.base.dtypes import bfloat16
 from tests.devices.test_instructions_on_ptx import layer_norm, softmax_gradient

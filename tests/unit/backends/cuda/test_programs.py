@@ -14,7 +14,7 @@ import pytest
 import nnc
 import nnc.numpy as nnp
 from nnc import nn
-from nnc.backends.cuda.compiler.assembling import to_ptx
+from nnc.backends.cuda.compiler.compiler import to_ptx
 from nnc.backends.cuda.kernels.nests import print_nest, workspace_bytes
 from nnc.backends.loaded import choose_kernel, compiler
 from nnc.base import dtypes

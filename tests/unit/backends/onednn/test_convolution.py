@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +12,7 @@ import pytest
 
 import nnc
 from nnc.backends.cpu.compiler.jit import compiler
-from nnc.backends.cpu.threads.openmp import find_openmp
+from nnc.backends.cpu.threads.threads import find_openmp
 from nnc.backends.native_runs import run_native
 from nnc.backends.numpy_ref import choose_kernel
 from nnc.backends.onednn import convolution
@@ -144,8 +143,11 @@ def test_compiled_code_takes_all_views_but_backward_ones(geometry: str, name: st
     """With the workspace of dense operands, as it is planned before anybody knows how operands will lie."""
     operands, params = problem(geometry, name, last=last)
     expected = reference[command(name)](*operands, **params)
-    nbytes = convolution._workspace(name, HERE, tuple(map(spec_of, operands)), params)
-    compiled = run_native(partial(convolution._native, HERE), name)
+    specs = tuple(map(spec_of, operands))
+    kernel = choose_kernel(command(name), specs, params)
+    assert kernel.backend == "onednn"
+    nbytes = kernel.workspace(specs, params)
+    compiled = run_native(kernel.native, name)
     out = layout(np.full_like(expected, 77))
     compiled([layout(a) for a in operands], [out, *[np.empty(nbytes, np.uint8)] * (nbytes > 0)], params)
     check_close(out, expected)
@@ -239,11 +241,12 @@ def test_calls_of_as_many_tensors_share_one_text() -> None:
     names = set()
     for geometry in ("3x3", "1x1", "7x7 strided", "dilated"):
         operands, params = problem(geometry, "conv")
-        (spec,) = infer_specs(conv, tuple(map(spec_of, operands)), params)
-        views = [View.whole(i, spec_of(x)) for i, x in enumerate(operands)]
-        nbytes = convolution._workspace("conv", HERE, tuple(map(spec_of, operands)), params)
+        specs = tuple(map(spec_of, operands))
+        kernel, (spec,) = choose_kernel(conv, specs, params), infer_specs(conv, specs, params)
+        views = [View.whole(i, spec) for i, spec in enumerate(specs)]
+        nbytes = kernel.workspace(specs, params)
         results = [View.whole(2, spec), *[View.whole(3, TensorSpec((nbytes,), dtypes.uint8))] * (nbytes > 0)]
-        native = convolution._native(HERE, Step(conv, tuple(views), tuple(results), params))
+        native = kernel.native(Step(conv, tuple(views), tuple(results), params))
         assert native is not None
         names.add((native.name, len(results)))
     assert len(names) == len({results for _, results in names})

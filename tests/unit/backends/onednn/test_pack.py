@@ -21,7 +21,6 @@ from nnc.base import dtypes
 from nnc.commands.pack import Blocks, pack
 from nnc.graph import command, reference, spec_of
 from nnc.lower.plan.liveness import walk
-from tests.figures import HERE
 from tests.unit.backends.onednn.test_convolution import GEOMETRIES, problem, run
 
 pytestmark = pytest.mark.skipif(library() is None or compiler() is None, reason="oneDNN or LLVM is not installed")
@@ -151,8 +150,9 @@ def test_a_weight_that_the_reference_packs_serves_the_library(monkeypatch: pytes
 def test_a_library_without_layouts_by_name_packs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     operands, params = problem("3x3", "conv", last=True)
     specs = tuple(map(spec_of, operands))
-    assert convolution._layouts("conv", HERE, specs, params, True)
+    layouts = choose_kernel(command("conv"), specs, params).layouts
+    assert layouts(specs, params, True)
     convolution._layout.cache_clear()
     monkeypatch.setattr(onednn_library, "_BY_NAME", "dnnl_no_such_function")
-    assert convolution._layouts("conv", HERE, specs, params, True) == {}
+    assert layouts(specs, params, True) == {}
     convolution._layout.cache_clear()

@@ -10,7 +10,7 @@ import pytest
 
 import nnc
 from nnc.backends.cpu.compiler.jit import compiler
-from nnc.device.targets.x86 import X86
+from nnc.device.targets.__init__ import X86
 from nnc.graph import TensorSpec
 from nnc.lower.kernels.llvm import print_graph
 from nnc.lower.plan.stages import View

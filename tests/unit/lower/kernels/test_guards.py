@@ -10,7 +10,7 @@ import pytest
 import nnc
 import nnc.numpy as nnp
 from nnc import nn
-from nnc.device.targets.x86 import X86
+from nnc.device.targets.__init__ import X86
 from nnc.graph import TensorSpec
 from nnc.lower.kernels.domain import Domain, is_reduction
 from nnc.lower.kernels.llvm import print_graph

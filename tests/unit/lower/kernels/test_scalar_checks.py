@@ -164,8 +164,8 @@ def test_a_column_of_another_package_may_check_its_cells() -> None:
             raise RegistryError(f"{target.name}: negative")
 
     size: Attribute[int] = Attribute("test_size")
-    size.check = check
-    assert attribute("infer").check is None
+    size.check_with(check)
+    assert size.is_checked and not attribute("infer").is_checked
     with pytest.raises(RegistryError, match="add: negative"):
         size.set("add", -1)
     assert not size

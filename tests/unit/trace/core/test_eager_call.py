@@ -14,7 +14,7 @@ import nnc.numpy as nnp
 from nnc.calls.specialise import specialised
 from nnc.errors import ArgumentTypeError, DTypeError, OutOfBoundsError
 from nnc.graph import GraphBuilder, Kernel, add_kernel, command
-from nnc.graph.registry import kernel
+from nnc.graph.kernels import kernel
 from nnc.trace.core.eager_call import run_of
 
 RNG = np.random.default_rng(0)

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from nnc.backends.cpu.kernels.attention.attention import is_printed
 from nnc.backends.cpu.kernels.attention.blocks import MatrixPlace, copy_rows
-from nnc.backends.cpu.kernels.attention.scores import AttentionSizes, Helpers, QueryBlock, Tokens, near, rows_of
+from nnc.backends.cpu.kernels.attention.scores import AttentionSizes, QueryBlock, Tokens, near, rows_of
 from nnc.backends.cpu.kernels.vectors import masks_of, read_row, write_row
 from nnc.backends.printer import Bound, Printer, add_native, times
 from nnc.base.dtypes import accumulator
@@ -77,7 +77,7 @@ class _Gradient:
         self.form = AttentionSizes.of(
             self.x, self.names[5 : len(inputs) - 2], params["scale"], params["reach"], machine
         )
-        self.helpers = Helpers.of(self.printer, self.form)
+        self.helpers = self.form.helpers(self.printer)
         with_tokens = {0, 2, 3, 4, len(inputs) - 2, *range(len(inputs), len(self.views))}
         self.loops = self.form.loops(self.views, [i in with_tokens for i in range(len(self.views))])
         q, features, form = self.x.q.spec, self.form.value_features, self.form
@@ -190,10 +190,8 @@ class _Gradient:
             near_ct = block.near(ct.at(code, block.first), block.size, block.width, form.value_features, dense=True)
         if 0 in self.wrt:
             of_q = tiling.rows_room(code, block.width, form.features)
-            target = (
-                self._query_sums(code, here.number) if self.room[0] else rows_of(self.results[0], at[self.place[0]])
-            )
-            target = target.at(code, block.first)
+            lies_there = rows_of(self.results[0], at[self.place[0]])
+            target = (self._query_sums(code, here.number) if self.room[0] else lies_there).at(code, block.first)
             self._start_queries(block, here, target, of_q)
         soon = [Tokens(self.views[i], at[i], here.after[i]).following(block) for i in (2, 0, out)]
         if 0 in self.wrt:
@@ -202,10 +200,9 @@ class _Gradient:
         def keys(key: Value, n: Value, end: Value) -> None:
             row = code.sub(key, code.integer(here.begin))
             near_k, near_v = (here.close[i].at(code, row) for i in (1, 2))
-            next_k, next_v = (
-                rows_of(x, here.after[i] if self.spans <= 1 else at[i]).at(code, self._next(code, key))
-                for x, i in ((self.x.k, 3), (self.x.v, 4))
-            )
+            # The rows of the next span, or of the next head if there is one span only, are prefetched meanwhile.
+            pointers, place = (here.after, key) if self.spans <= 1 else (at, code.add(key, code.integer(self.span)))
+            next_k, next_v = (rows_of(x, pointers[i]).at(code, place) for x, i in ((self.x.k, 3), (self.x.v, 4)))
             written = [rows_of(self.results[i], at[self.place[i]]).at(code, key) for i in here.sums]
             block.print_scores(near_k, packed, weights, extras, key, n, (next_k, soon[0], *written))
             block.weigh(weights, n, shifts)
@@ -217,7 +214,7 @@ class _Gradient:
             self._change(block, weights, changes, products, here, key, n)
             if 0 in self.wrt:
                 divisor = math.gcd(form.count, tiling.lanes)
-                block.products.print(
+                block.helpers.multiply(
                     code, changes.turned, near_k, of_q, block.size, n, form.features, adds=True, divisor=divisor
                 )
             if 1 in self.wrt:
@@ -226,12 +223,6 @@ class _Gradient:
         block.each_keys(here.begin, here.end, keys)
         if 0 in self.wrt:
             copy_rows(code, tiling, of_q, target, block.size, form.features)
-
-    def _next(self, code: Code, key: Value) -> Value:
-        """Returns the rows to prefetch while the rows of this key are at work: in the next span, or head if there is one span
-        only.
-        """
-        return key if self.spans <= 1 else code.add(key, code.integer(self.span))
 
     def _start_queries(self, block: QueryBlock, here: _Here, target: MatrixPlace, of_q: MatrixPlace) -> None:
         """The sums of the spans before, or zeros."""
@@ -242,15 +233,9 @@ class _Gradient:
                 copy_rows(code, tiling, target, of_q, block.size, features)
 
     def _change(
-        self,
-        block: QueryBlock,
-        weights: MatrixPlace,
-        changes: MatrixPlace,
-        products: MatrixPlace,
-        here: _Here,
-        key: Value,
-        n: Value,
-    ) -> None:
+        self, block: QueryBlock, weights: MatrixPlace, changes: MatrixPlace, products: MatrixPlace, here: _Here,
+        key: Value, n: Value,
+    ) -> None:  # fmt: skip
         """Computes the scores' cotangents, times the scale, from the weights' cotangents; their sums over queries go to the
         bias.
         """
@@ -273,7 +258,7 @@ class _Gradient:
     ) -> None:
         """Adds rows of the block's queries, multiplied by factors, to the rows of some keys."""
         divisor = block.form.keys_divisor
-        block.products.print(block.code, factors, rows, sums, n, block.size, columns, adds=True, divisor=divisor)
+        block.helpers.multiply(block.code, factors, rows, sums, n, block.size, columns, adds=True, divisor=divisor)
 
     def _row_sums(self, block: QueryBlock, packed_ct: MatrixPlace, out: MatrixPlace, ct_sum: str) -> MatrixPlace:
         """Each query's sum of the output's products with its cotangent, less the cotangent of its logarithm."""
@@ -343,8 +328,4 @@ class _Here(NamedTuple):
     sums: Mapping[int, MatrixPlace]
 
 
-def _native(step: Step, machine: Target) -> Native | None:
-    return _Gradient(step, machine).native()
-
-
-add_native("attention_gradient", _native, _supports, _workspace)
+add_native("attention_gradient", lambda step, machine: _Gradient(step, machine).native(), _supports, _workspace)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -71,26 +72,33 @@ class Tiling(NamedTuple):
         """A matrix on the stack, whose rows end with whole vectors."""
         return self.room(code, rows, -(-columns // self.lanes))
 
+    def squares_room(self, code: Code, columns: int, vectors: int) -> MatrixPlace:
+        """A matrix on the stack of whole squares."""
+        return self.room(code, -(-columns // self.lanes) * self.lanes, vectors)
+
     def room(self, code: Code, rows: int, vectors: int) -> MatrixPlace:
         """A matrix of whole vectors on the stack."""
         step = vectors * self.lanes * self.wide.itemsize
         return MatrixPlace(code.room(rows * step), step, self.wide.itemsize, self.wide)
 
 
-class MatrixProducts:
-    """Multiplies matrices, by functions that all kernels share.
+@dataclass(frozen=True)
+class Helpers:
+    """Multiplies matrices, and turns squares of numbers, by functions that all kernels share.
 
-    Products differ mainly in where matrices lie, and LLVM takes longer to compile one product than most code around it. A
-    product also prefetches rows that are read soon but lie too far apart for the processor to predict.
+    Products differ mainly in where matrices lie, and LLVM takes longer to compile one product than most code around it; loops
+    around the many addresses of a square take it longer than all the rest. A product also prefetches rows that are read soon but
+    lie too far apart for the processor to predict.
 
-    Args:
+    Attributes:
         row_bytes: how many bytes of each such row are prefetched.
     """
 
-    def __init__(self, printer: Printer, tiling: Tiling, row_bytes: int) -> None:
-        self._printer, self._tiling, self._row_bytes = printer, tiling, row_bytes
+    printer: Printer
+    tiling: Tiling
+    row_bytes: int
 
-    def print(
+    def multiply(
         self, code: Code, a: MatrixPlace, b: MatrixPlace, c: MatrixPlace, rows: Bound, terms: Bound, columns: int,
         *, adds: bool = False, factors: MatrixPlace | None = None, divisor: int = 1, ahead: Sequence[MatrixPlace] = (),
     ) -> None:  # fmt: skip
@@ -102,7 +110,7 @@ class MatrixProducts:
         """
         kinds = (a.dtype, b.dtype, b.column, c.dtype, c.column)
         has_rest, scaled = divisor % MOST_ROWS != 0, factors is not None
-        function = _printed(_ProductCode(self._tiling, *kinds, columns, has_rest, scaled, self._row_bytes))
+        function = _printed(_ProductCode(self.tiling, *kinds, columns, has_rest, scaled, self.row_bytes))
         fetched = [matrix for matrix in ahead if matrix.column == matrix.dtype.itemsize]
         table = code.room(16 * len(fetched))
         for i, matrix in enumerate(fetched):
@@ -110,7 +118,18 @@ class MatrixProducts:
                 code.line(f"store {number}, ptr {code.offset(table, 16 * i + 8 * k)}")
         pointers = (a.pointer, b.pointer, c.pointer, table, factors.pointer if factors is not None else "null")
         numbers = (a.row, a.column, b.row, c.row, rows, terms, int(adds), len(fetched))
-        self._printer.call(code, function, *pointers, *numbers)
+        self.printer.call(code, function, *pointers, *numbers)
+
+    def turn_squares(
+        self, code: Code, rows: str, lying: MatrixPlace, columns: Bound, turned: MatrixPlace, *, writes: bool = False
+    ) -> None:
+        """Writes the columns of as many rows as a vector has lanes to rows of vectors, or `writes` such vectors back; at `rows`
+        stand pointers to the former.
+        """
+        function = _square(self.tiling, lying.dtype, lying.column, writes)
+        with code.loop(0, columns, self.tiling.lanes) as first:
+            left, offset = code.sub(code.integer(columns), first), times(code, first, lying.column)
+            self.printer.call(code, function, rows, offset, turned.at(code, first).pointer, turned.row, left)
 
 
 class _ProductCode(NamedTuple):
@@ -259,37 +278,6 @@ def copy_rows(
 
 
 # -- rows that become columns ------------------------------------------------------------------------------------------
-
-
-class Squares:
-    """Turns squares of numbers, by functions that all kernels share.
-
-    They are functions because loops around so many addresses take LLVM longer than all the rest.
-    """
-
-    def __init__(self, printer: Printer, tiling: Tiling) -> None:
-        self._printer, self._tiling = printer, tiling
-
-    def room(self, code: Code, columns: int, vectors: int) -> MatrixPlace:
-        """A matrix on the stack for the elements that `read` transposes: it has whole squares."""
-        lanes = self._tiling.lanes
-        return self._tiling.room(code, -(-columns // lanes) * lanes, vectors)
-
-    def read(self, code: Code, rows: str, source: MatrixPlace, columns: Bound, target: MatrixPlace) -> None:
-        """Writes the columns of as many rows as a vector has lanes to rows of vectors; at `rows` stand pointers to the former."""
-        self._call(code, rows, source, columns, target, writes=False)
-
-    def write(self, code: Code, rows: str, target: MatrixPlace, columns: Bound, source: MatrixPlace) -> None:
-        """Writes such vectors back to rows."""
-        self._call(code, rows, target, columns, source, writes=True)
-
-    def _call(
-        self, code: Code, rows: str, lying: MatrixPlace, columns: Bound, turned: MatrixPlace, *, writes: bool
-    ) -> None:
-        function = _square(self._tiling, lying.dtype, lying.column, writes)
-        with code.loop(0, columns, self._tiling.lanes) as first:
-            left, offset = code.sub(code.integer(columns), first), times(code, first, lying.column)
-            self._printer.call(code, function, rows, offset, turned.at(code, first).pointer, turned.row, left)
 
 
 @lru_cache(maxsize=TEXTS)

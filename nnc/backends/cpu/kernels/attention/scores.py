@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from nnc.backends.cpu.kernels.attention.blocks import MOST_ROWS, MatrixPlace, MatrixProducts, Squares, Tiling, copy_rows
+from nnc.backends.cpu.kernels.attention.blocks import MOST_ROWS, Helpers, MatrixPlace, Tiling, copy_rows
 from nnc.backends.cpu.kernels.vectors import cases, split
 from nnc.backends.printer import Bound, Printer, times
 from nnc.base import dtypes
@@ -96,6 +96,10 @@ class AttentionSizes:
         """Multiplications of a block."""
         return self.width * self.keys * (self.features + self.value_features)
 
+    def helpers(self, printer: Printer) -> Helpers:
+        """Returns the functions that blocks call."""
+        return Helpers(printer, self.tiling, max(self.features, self.value_features) * self.dtype.itemsize)
+
     def each_width(self, code: Code, block: Bound, body: Callable[[int], None]) -> None:
         """Runs `body(vectors)` with the number of vectors that hold the queries of a block."""
         lanes = self.tiling.lanes
@@ -136,7 +140,7 @@ def print_blocks(
     """Prints all blocks of queries, which threads share: `body(block, pointers, pointers to the next block's head)`."""
     loops = form.loops(views, [i in has_tokens for i in range(len(views))])
     total = math.prod(loops.shape) * form.blocks
-    loops, helpers = loops.merged(), Helpers.of(printer, form)
+    loops, helpers = loops.merged(), form.helpers(printer)
 
     def part(code: Code, begin: Bound, end: Bound) -> None:
         with code.loop(begin, end) as number:
@@ -207,19 +211,6 @@ def near(
     return room
 
 
-class Helpers(NamedTuple):
-    """The functions of a kernel that its blocks call."""
-
-    squares: Squares
-    products: MatrixProducts
-
-    @classmethod
-    def of(cls, printer: Printer, form: AttentionSizes) -> Helpers:
-        """Makes the helpers of a kernel."""
-        row_bytes = max(form.features, form.value_features) * form.dtype.itemsize
-        return cls(Squares(printer, form.tiling), MatrixProducts(printer, form.tiling, row_bytes))
-
-
 # -- a block of queries ------------------------------------------------------------------------------------------------
 
 
@@ -228,7 +219,7 @@ class QueryBlock:
 
     def __init__(self, code: Code, form: AttentionSizes, helpers: Helpers, first: Bound, vectors: int) -> None:
         self.code, self.form, self.tiling = code, form, form.tiling
-        self._squares, self.products = helpers.squares, helpers.products
+        self.helpers = helpers
         self.first, self.vectors, self.width = code.integer(first), vectors, vectors * form.tiling.lanes
         self.last = code.integer(form.count - 1)
         end = code.add(self.first, code.integer(self.width))
@@ -302,14 +293,14 @@ class QueryBlock:
 
     def room(self, rows: int) -> MatrixPlace:
         """A matrix on the stack with queries in lanes, which `unpack` takes."""
-        return self._squares.room(self.code, rows, self.vectors)
+        return self.tiling.squares_room(self.code, rows, self.vectors)
 
     def pack(self, source: MatrixPlace, columns: int) -> MatrixPlace:
         """The block's rows of a matrix, turned."""
         code, target = self.code, self.room(columns)
         with code.loop(0, self.vectors) as v:
             to = target.at(code, 0, times(code, v, self.tiling.lanes))
-            self._squares.read(code, self.pointers(source, v), source, columns, to)
+            self.helpers.turn_squares(code, self.pointers(source, v), source, columns, to)
         return target
 
     def unpack(self, source: MatrixPlace, target: MatrixPlace, columns: int) -> None:
@@ -317,7 +308,7 @@ class QueryBlock:
         code = self.code
         with code.loop(0, self.vectors) as v:
             of = source.at(code, 0, times(code, v, self.tiling.lanes))
-            self._squares.write(code, self.pointers(target, v), target, columns, of)
+            self.helpers.turn_squares(code, self.pointers(target, v), target, columns, of, writes=True)
 
     def near(self, source: MatrixPlace, rows: Bound, most: int, columns: int, *, dense: bool = False) -> MatrixPlace:
         """The function of this name."""
@@ -387,7 +378,7 @@ class QueryBlock:
     ) -> None:  # fmt: skip
         """The products of `n` rows, one for each key, with the block's turned rows."""
         divisor = self.form.keys_divisor
-        self.products.print(
+        self.helpers.multiply(
             self.code, rows, packed, out, n, features, self.width, adds=adds, divisor=divisor, ahead=ahead
         )
 
@@ -408,10 +399,10 @@ class QueryBlock:
     def _add_turned(self, extra: Extra, pointer: str, out: MatrixPlace, at: Value, n: Value) -> None:
         """Adds a bias or mask that differs from query to query and from key to key: neighbours are keys, so it is turned."""
         code, wide = self.code, self.tiling.wide
-        room = self._squares.room(code, self.tiling.keys, 1)
+        room = self.tiling.squares_room(code, self.tiling.keys, 1)
         source = MatrixPlace(pointer, extra.query, extra.key, extra.dtype)
         with code.loop(0, self.vectors) as v:
-            self._squares.read(code, self.pointers(source.at(code, 0, at), v), source, n, room)
+            self.helpers.turn_squares(code, self.pointers(source.at(code, 0, at), v), source, n, room)
             with code.loop(0, n) as j:
                 x = self.load(room, j, 0)
                 value = code.compare("ne", x, code.constant(0, wide)) if dtypes.is_bool(extra.dtype) else x

@@ -64,9 +64,8 @@ def join_many(step: Step, machine: Target) -> Native:
     inner = _first_in_row(step, axis)
     looped = [a for a in range(inner) if a == axis or out.spec.shape[a] > 1]
     steps = tuple(out.strides[a] for a in looped)
-    most = max(
-        2 * machine.threads.moved_part_bytes, out.spec.nbytes // _ROWS
-    )  # bytes of a row: threads get equal parts
+    # Bytes of a row: threads get equal parts.
+    most = max(2 * machine.threads.moved_part_bytes, out.spec.nbytes // _ROWS)
     rows: list[_Row] = []
     at = 0
     for part, view in enumerate(step.inputs):

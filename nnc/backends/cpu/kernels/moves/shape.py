@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from functools import partial
 
+from nnc.backends.copies import inner_part, joined, shown
 from nnc.backends.moves import fill_box, is_tiny, move_box
 from nnc.backends.printer import Printer, add_native
 from nnc.base.later import later
 from nnc.device import CPU
 from nnc.device.target import Target
 from nnc.graph import Command, TensorSpec, kernel
-from nnc.lower.kernels.axes import Shape
 from nnc.lower.kernels.native import Native
-from nnc.lower.plan.stages import Step, View, is_contiguous, row_major
+from nnc.lower.plan.stages import Step
 from nnc.lower.plan.views import restride
 
 join_many = later(f"{__package__}.joins", "join_many")
@@ -20,59 +20,27 @@ join_many = later(f"{__package__}.joins", "join_many")
 _PRINTED = 32  # operands of a join that are copied one after the other: LLVM's time for those grows with their square
 
 
-def _copy(step: Step, machine: Target) -> Native | None:
-    """Moves of programs: an input to an output of its shape."""
-    if len(step.inputs) != 1:
+def _shown(step: Step, machine: Target, in_order: bool = False) -> Native | None:
+    """Copies the operand as it is shown."""
+    found = shown(step, in_order)
+    if found is None:
         return None
-    (x,), (out,) = step.inputs, step.outputs
-    return _moved(step, machine, x.strides, out)
-
-
-def _moved(step: Step, machine: Target, strides: Shape, out: View, offset: int = 0) -> Native:
-    printer = Printer(step, machine)
-    source = printer.share("source", printer.main.offset("%in0", offset)) if offset else "%in0"
-    move_box(printer, out.spec, source, strides, "%out0", out.strides)
-    return printer.native(inline=is_tiny(machine, out.spec))
-
-
-def _view(step: Step, machine: Target) -> Native | None:
-    """View commands, where they must run: the input as the view would show it is copied."""
-    (x,), (out,) = step.inputs, step.outputs
-    if not out.spec.size:
-        return _moved(step, machine, out.strides, out)
-    shown = restride[step.command](x.spec, out.spec, x.strides, **step.params)
-    if shown is None:
-        return None
-    offset, strides = shown
-    return _moved(step, machine, strides, out, offset)
-
-
-def _reshape(step: Step, machine: Target) -> Native | None:
-    """Returns a view, or a copy in the order of the elements, which a result without gaps allows."""
-    (x,), (out,) = step.inputs, step.outputs
-    native = _view(step, machine)
-    if native is not None or not is_contiguous(out.spec, out.strides):
-        return native
-    return _moved(step, machine, x.strides, replace(out, spec=x.spec, strides=row_major(x.spec)))
-
-
-def _reorder(step: Step, machine: Target) -> Native | None:
-    (x,), (out,) = step.inputs, step.outputs
-    return _moved(step, machine, tuple(x.strides[axis] for axis in step.params["permutation"]), out)
+    (source, target), printer = found, Printer(step, machine)
+    offset = source.offset - step.inputs[0].offset
+    pointer = printer.share("source", printer.main.offset("%in0", offset)) if offset else "%in0"
+    move_box(printer, target.spec, pointer, source.strides, "%out0", target.strides)
+    return printer.native(inline=is_tiny(machine, target.spec))
 
 
 def _concatenate(step: Step, machine: Target) -> Native | None:
     out = step.outputs[0]
-    axis = step.params["axis"] % out.spec.ndim
     if len(step.inputs) > _PRINTED and out.spec.size:
-        joined: Native = join_many(step, machine)
-        return joined
+        many: Native = join_many(step, machine)
+        return many
     printer = Printer(step, machine)
-    at = 0
-    for k, part in enumerate(step.inputs):
-        target = printer.share(f"target{k}", printer.main.offset("%out0", at * out.strides[axis]))
-        move_box(printer, part.spec, f"%in{k}", part.strides, target, out.strides)
-        at += part.spec.shape[axis]
+    for k, (part, target) in enumerate(joined(step)):
+        pointer = printer.share(f"target{k}", printer.main.offset("%out0", target.offset - out.offset))
+        move_box(printer, part.spec, f"%in{k}", part.strides, pointer, out.strides)
     return printer.native(inline=is_tiny(machine, out.spec))
 
 
@@ -86,7 +54,8 @@ def _pad(step: Step, machine: Target) -> Native | None:
     shape, start = list(out.spec.shape), [0] * out.spec.ndim
 
     def fill(name: str) -> None:
-        pointer = printer.main.offset("%out0", _offset(tuple(start), out.strides))
+        skipped = sum(a * stride for a, stride in zip(start, out.strides, strict=True))
+        pointer = printer.main.offset("%out0", skipped)
         spec = TensorSpec(tuple(shape), out.spec.dtype)
         fill_box(printer, spec, "%in1", printer.share(name, pointer), out.strides)
 
@@ -100,25 +69,21 @@ def _pad(step: Step, machine: Target) -> Native | None:
             shape[axis], start[axis] = whole - before - n, before + n
             fill(f"high{axis}")
             shape[axis], start[axis] = n, before
-    strides = tuple((gap + 1) * stride for gap, stride in zip(interior, out.strides, strict=True))
-    inner = printer.share("inner", printer.main.offset("%out0", _offset(low, out.strides)))
-    move_box(printer, x.spec, "%in0", x.strides, inner, strides)
+    inner = inner_part(step)
+    pointer = printer.share("inner", printer.main.offset("%out0", inner.offset - out.offset))
+    move_box(printer, x.spec, "%in0", x.strides, pointer, inner.strides)
     return printer.native(inline=is_tiny(machine, out.spec))
-
-
-def _offset(start: Shape, strides: Shape) -> int:
-    return sum(a * stride for a, stride in zip(start, strides, strict=True))
 
 
 def _add_view(target: Command) -> None:
     """Adds the kernel of views to one that has none of its own."""
     if not any(each.backend == CPU for each in kernel.so_far(target)):
-        add_native(target.name, _view)
+        add_native(target.name, _shown)
 
 
-add_native("reshape", _reshape)
+add_native("reshape", partial(_shown, in_order=True))
+add_native("copy", _shown)
+add_native("reorder", _shown)
 restride.follow(_add_view)
-add_native("copy", _copy)
-add_native("reorder", _reorder)
 add_native("concatenate", _concatenate)
 add_native("pad", _pad)

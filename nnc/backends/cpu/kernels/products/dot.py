@@ -14,9 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from nnc.backends.cpu.kernels.products.dot_products import along_terms, print_dots
 from nnc.backends.cpu.kernels.products.gemm import oriented_for_tiles, print_tiles, shape_of
-from nnc.backends.cpu.kernels.products.row_products import is_row_by_rows, print_row
+from nnc.backends.cpu.kernels.products.thin_products import along_terms, is_row_by_rows, print_dots, print_row
 from nnc.backends.native_runs import run_native
 from nnc.backends.numpy_ref import reference_kernel
 from nnc.backends.printer import Printer
@@ -26,7 +25,7 @@ from nnc.base.later import later
 from nnc.device import CPU
 from nnc.device.target import Target
 from nnc.graph import Kernel, TensorSpec, add_kernel, command, spec_of
-from nnc.graph.registry import KernelFactory
+from nnc.graph.kernels import KernelFactory
 from nnc.lower.kernels.builder import has_code
 from nnc.lower.kernels.native import Native, Remembered
 from nnc.lower.plan.stages import NDArray, Step

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from nnc.backends.cpu.kernels.products.gemm import Shape, oriented_for_tiles, print_tiles, shape_of
 from nnc.backends.cpu.kernels.products.tiles import Destination
 from nnc.backends.cpu.kernels.vectors import read_row, write_row
+from nnc.backends.numpy_ref import run_by_graph
 from nnc.backends.printer import Bound, Printer, times
 from nnc.backends.products import Product, make_product
 from nnc.base import dtypes
@@ -22,7 +23,7 @@ from nnc.device import CPU
 from nnc.device.target import Target
 from nnc.errors import InternalError
 from nnc.graph import Kernel, Symbol, TensorSpec, add_kernel, find_kernel
-from nnc.graph.registry import KernelFactory
+from nnc.graph.kernels import KernelFactory
 from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.kernels.epilogue import Epilogue, evaluate
 from nnc.lower.kernels.kernel_ir import graph_key
@@ -160,12 +161,8 @@ class _Known:
         return PRINTED.find((self, key), lambda: print_epilogue(step, self._machine))
 
 
-def _run(inputs: Any, outputs: Any, params: Mapping[str, Any]) -> None:
-    raise InternalError("a product with an epilogue is run by its graph where it is not compiled")
-
-
 def _kernel(machine: Target) -> Kernel:
-    return Kernel(CPU, _run, partial(_supports, machine), native=_Known(machine))
+    return Kernel(CPU, run_by_graph, partial(_supports, machine), native=_Known(machine))
 
 
 add_kernel("with_epilogue", KernelFactory(CPU, _kernel))

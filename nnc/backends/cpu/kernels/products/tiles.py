@@ -120,13 +120,7 @@ def print_sums(
             for v, term in enumerate(terms):
                 code.store(code.offset(_pointer(code, place), v * lanes * tile.wide.itemsize), term)
             packed.values = [code.add(place, code.integer(tile.row_bytes))]
-            _fetch(
-                code,
-                tile.machine,
-                y,
-                times(code, depth[-1].y, ahead),
-                tile.width * tile.dtype.itemsize,
-            )
+            _fetch(code, tile.machine, y, times(code, depth[-1].y, ahead), tile.width * tile.dtype.itemsize)
         if row == tile.dtype.itemsize:
             _fetch(code, tile.machine, x, times(code, depth[-1].x, ahead), tile.rows * row)
         for i in range(tile.rows):

@@ -1,4 +1,4 @@
-"""Networks that sort keys (nnc.lower.kernels.keys) in registers.
+"""Networks that sort keys (nnc.lower.kernels.keys) in registers, and a quicksort that ends in them.
 
 Keys of at most 32 bits are sorted as uint32, or with the element's position in the low half of a uint64; longer ones beside the
 position.
@@ -10,7 +10,6 @@ key, stays at its end, and comparisons with elements behind it can be left out.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nnc.backends.printer import looping
@@ -18,8 +17,8 @@ from nnc.base import dtypes
 from nnc.base.dtypes import DType
 from nnc.device.target import Target
 from nnc.lower.kernels.builder import Code, Value
-
-Element = tuple[Value, ...]  # a key, perhaps with the position beside it; a register of each
+from nnc.lower.kernels.keys import Element, comes_before, load_element, place_of, select_element, store_element
+from nnc.lower.kernels.masks import first_lanes
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,38 +42,16 @@ class SortLayout:
         """Returns the elements of a row with its padding."""
         return -(-n // self.block) * self.block
 
-    def load(self, code: Code, arrays: Sequence[str], at: Value, lanes: int) -> Element:
-        """So many elements (0: one) from position `at` on."""
-        pairs = zip(arrays, self.kinds, strict=True)
-        return tuple(code.load(_at(code, array, at, kind), kind, lanes) for array, kind in pairs)
-
-    def store(self, code: Code, arrays: Sequence[str], at: Value, element: Element) -> None:
-        """Writes elements."""
-        for array, kind, value in zip(arrays, self.kinds, element, strict=True):
-            code.store(_at(code, array, at, kind), value)
-
-
-def _at(code: Code, array: str, at: Value, kind: DType) -> str:
-    return code.offset(array, code.mul(at, code.integer(kind.itemsize)))
-
 
 # -- networks ----------------------------------------------------------------------------------------------------------
-
-
-def _is_less(code: Code, a: Element, b: Element) -> Value:
-    less = code.compare("lt", a[0], b[0])
-    if len(a) == 1:
-        return less
-    return code.or_(less, code.and_(code.compare("eq", a[0], b[0]), code.compare("lt", a[1], b[1])))
 
 
 def exchange(code: Code, a: Element, b: Element) -> tuple[Element, Element]:
     """Returns the smaller and the greater of two registers' elements, lane by lane."""
     if len(a) == 1:
         return (code.intrinsic("umin", a[0], b[0]),), (code.intrinsic("umax", a[0], b[0]),)
-    less = _is_less(code, a, b)
-    pairs = list(zip(a, b, strict=True))
-    return tuple(code.select(less, x, y) for x, y in pairs), tuple(code.select(less, y, x) for x, y in pairs)
+    less = comes_before(code, a, b)
+    return select_element(code, less, a, b), select_element(code, less, b, a)
 
 
 def _within(code: Code, a: Element, mask: int) -> Element:
@@ -138,10 +115,10 @@ def sort_function(name: str, layout: SortLayout) -> Code:
     def blocks(merge: bool) -> None:
         with code.loop(0, count, block) as at:
             places = [code.add(at, code.integer(k * lanes)) for k in range(layout.machine.sorting.registers)]
-            registers = [layout.load(code, arrays, place, lanes) for place in places]
+            registers = [load_element(code, layout.kinds, arrays, place, lanes) for place in places]
             registers = merge_registers(code, registers, block // 2) if merge else sort_registers(code, registers)
             for place, register in zip(places, registers, strict=True):
-                layout.store(code, arrays, place, register)
+                store_element(code, arrays, place, register)
 
     def halves(distance: Value, mirrored: bool) -> None:
         """Compares each element with that `distance` further, or mirrored in the middle of twice that."""
@@ -154,21 +131,186 @@ def sort_function(name: str, layout: SortLayout) -> Code:
             with code.loop(first, stop, lanes) as i:
                 here = code.add(group, i)
                 there = code.sub(code.sub(end, code.integer(lanes)), i) if mirrored else code.add(here, distance)
-                a, b = (layout.load(code, arrays, place, lanes) for place in (here, there))
+                a, b = (load_element(code, layout.kinds, arrays, place, lanes) for place in (here, there))
                 low, high = exchange(code, a, backwards(code, b) if mirrored else b)
-                layout.store(code, arrays, here, low)
-                layout.store(code, arrays, there, backwards(code, high) if mirrored else high)
+                store_element(code, arrays, here, low)
+                store_element(code, arrays, there, backwards(code, high) if mirrored else high)
 
     blocks(merge=False)
-    one = code.integer(1)
-    with looping(
-        code, code.integer(block), lambda run: code.compare("lt", run, count), lambda run: code.add(run, run)
-    ) as run:
+    one, least = code.integer(1), code.integer(block)
+    with looping(code, least, lambda run: code.compare("lt", run, count), lambda run: code.add(run, run)) as run:
         halves(run, mirrored=True)
         half = code.shr(run, one)
-        least = code.integer(block)
         with looping(code, half, lambda i: code.compare("ge", i, least), lambda i: code.shr(i, one)) as distance:
             halves(distance, mirrored=False)
         blocks(merge=True)
     code.ret()
     return code
+
+
+# -- quicksort ---------------------------------------------------------------------------------------------------------
+
+# Prints a quicksort of keys by whole vectors, for processors that can put chosen lanes of a vector side by side.
+#
+# A vector of keys is compared with the pivot; keys that are not greater are written to the front, the others to spare memory, and
+# brought back to the end: no branch depends on a key. Pieces that some registers hold are sorted by a network. The pivot is the
+# median of a sample from places that a generator of random numbers moves, so n log n steps are to be expected in any order.
+# (Bramas, "A novel hybrid quicksort algorithm vectorized using AVX-512", 2017.)
+
+
+_REGISTERS = (4, 8)
+_DEPTH = 64  # pieces that wait: the longer one of two does, so each is at most half as long as the one before
+_FACTOR = 6364136223846793005  # of Knuth's generator of random numbers
+LEAST = 48  # keys from which a pivot is chosen
+
+
+def has_quicksort(layout: SortLayout) -> bool:
+    """Whether elements are sorted this way: keys without anything beside them, where vectors can be compressed."""
+    return len(layout.kinds) == 1 and layout.machine.vector_bytes == 64
+
+
+def quicksort(name: str, layout: SortLayout) -> list[Code]:
+    """`void name(array, spare, i64 count)`, and the functions that it calls: sorts keys; `spare` is memory for as many."""
+    return [_split(f"{name}.split", layout), _sort(name, layout)]
+
+
+def _compress(code: Code, x: Value, mask: Value) -> Value:
+    """Returns the chosen lanes, side by side from the first on."""
+    kind = "i32" if x.dtype.itemsize == 4 else "i64"
+    full = f"llvm.experimental.vector.compress.v{x.lanes}{kind}"
+    code.declare(f"declare {x.type} @{full}({x.type}, <{x.lanes} x i1>, {x.type})")
+    return Value(code.let(f"call {x.type} @{full}({x.typed}, {mask.typed}, {x.type} poison)"), x.dtype, x.lanes)
+
+
+def count_lanes(code: Code, mask: Value) -> Value:
+    """Counts the chosen lanes."""
+    bits = code.let(f"bitcast {mask.typed} to i{mask.lanes}")
+    code.declare(f"declare i{mask.lanes} @llvm.ctpop.i{mask.lanes}(i{mask.lanes})")
+    count = code.let(f"call i{mask.lanes} @llvm.ctpop.i{mask.lanes}(i{mask.lanes} {bits})")
+    return Value(code.let(f"zext i{mask.lanes} {count} to i64"), dtypes.int64)
+
+
+def _split(name: str, layout: SortLayout) -> Code:
+    """`i64 name(array, spare, i64 count, pivot)`: keys up to the pivot first; returns how many these are."""
+    kind, lanes = layout.kinds[0], layout.lanes
+    code = Code(
+        name, [("ptr", "array"), ("ptr", "spare"), ("i64", "count"), (f"i{8 * kind.itemsize}", "pivot")], "internal i64"
+    )
+    count, pivot = Value("%count", dtypes.int64), code.splat(Value("%pivot", kind), lanes)
+    whole = code.and_(count, code.integer(-lanes))
+    lows = code.slot(code.integer(0))
+    with code.loop(0, whole, lanes) as i:
+        keys = code.load(place_of(code, "%array", i, kind), kind, lanes)
+        is_low, low = code.compare("le", keys, pivot), code.read(lows)
+        code.store(place_of(code, "%array", low, kind), _compress(code, keys, is_low))
+        code.store(place_of(code, "%spare", code.sub(i, low), kind), _compress(code, keys, code.not_(is_low)))
+        code.write(lows, code.add(low, count_lanes(code, is_low)))
+    rest = code.sub(count, whole)
+    with code.when(code.compare("gt", rest, code.integer(0))):
+        there = first_lanes(code, rest, lanes)
+        keys = code.load(place_of(code, "%array", whole, kind), kind, lanes, there)
+        is_low, low = code.and_(code.compare("le", keys, pivot), there), code.read(lows)
+        more = count_lanes(code, is_low)
+        first, others = first_lanes(code, more, lanes), first_lanes(code, code.sub(rest, more), lanes)
+        is_high = code.and_(code.not_(is_low), there)
+        code.store(place_of(code, "%array", low, kind), _compress(code, keys, is_low), first)
+        code.store(place_of(code, "%spare", code.sub(whole, low), kind), _compress(code, keys, is_high), others)
+        code.write(lows, code.add(low, more))
+    low = code.read(lows)
+    highs, end = code.sub(count, low), place_of(code, "%array", low, kind)
+    whole = code.and_(highs, code.integer(-lanes))
+    with code.loop(0, whole, lanes) as i:
+        code.store(place_of(code, end, i, kind), code.load(place_of(code, "%spare", i, kind), kind, lanes))
+    last = first_lanes(code, code.sub(highs, whole), lanes)
+    code.store(
+        place_of(code, end, whole, kind), code.load(place_of(code, "%spare", whole, kind), kind, lanes, last), last
+    )
+    code.ret(low)
+    return code
+
+
+def _sort(name: str, layout: SortLayout) -> Code:
+    kind, lanes = layout.kinds[0], layout.lanes
+    most = _REGISTERS[-1] * lanes
+    code = Code(name, [("ptr", "array"), ("ptr", "spare"), ("i64", "count")], "internal void")
+    zero, one = code.integer(0), code.integer(1)
+    firsts, counts = code.room(8 * _DEPTH), code.room(8 * _DEPTH)
+    code.store(firsts, zero)
+    code.store(counts, Value("%count", dtypes.int64))
+    begin, size, random = code.slot(zero), code.slot(zero), code.slot(one)
+    top = code.slot(one)
+
+    with looping(code, one, lambda i: code.compare("gt", code.read(top), zero), lambda i: i):
+        last = code.sub(code.read(top), one)
+        code.write(top, last)
+        code.write(begin, code.load(place_of(code, firsts, last, dtypes.int64), dtypes.int64))
+        code.write(size, code.load(place_of(code, counts, last, dtypes.int64), dtypes.int64))
+        with looping(code, one, lambda i: code.compare("gt", code.read(size), code.integer(most)), lambda i: i):
+            first, n = code.read(begin), code.read(size)
+            array = place_of(code, "%array", first, kind)
+            code.write(random, code.add(code.read(random), n))
+            pivot, lows = split_at_pivot(code, name, layout, array, "%spare", n, code.read(random))
+            is_last = code.compare("eq", lows, n)  # no key is greater than the pivot: equal ones are at their place
+            with code.when(is_last):
+                fewer = _split_at(code, name, array, "%spare", n, code.sub(pivot, code.like(pivot, 1)))
+                code.write(size, code.select(code.compare("eq", pivot, code.like(pivot, 0)), zero, fewer))
+            with code.when(code.not_(is_last)):
+                highs, second = code.sub(n, lows), code.add(first, lows)
+                is_less = code.compare("lt", lows, highs)
+                at = code.read(top)
+                code.store(place_of(code, firsts, at, dtypes.int64), code.select(is_less, second, first))
+                code.store(place_of(code, counts, at, dtypes.int64), code.select(is_less, highs, lows))
+                code.write(top, code.add(at, one))
+                code.write(begin, code.select(is_less, first, second))
+                code.write(size, code.select(is_less, lows, highs))
+        first, n = code.read(begin), code.read(size)
+        array = place_of(code, "%array", first, kind)
+        for less, registers in zip((0, *_REGISTERS), _REGISTERS, strict=False):
+            fits = code.compare("le", n, code.integer(registers * lanes))
+            with code.when(code.and_(code.compare("gt", n, code.integer(less * lanes)), fits)):
+                _network(code, array, n, registers, layout)
+    code.ret()
+    return code
+
+
+def split_at_pivot(
+    code: Code, name: str, layout: SortLayout, array: str, spare: str, n: Value, seed: Value
+) -> tuple[Value, Value]:
+    """Chooses a pivot and brings the keys up to it to the front: the pivot, and how many these are. n is `LEAST` or more."""
+    pivot = _pivot(code, array, n, seed, layout)
+    return pivot, _split_at(code, name, array, spare, n, pivot)
+
+
+def _split_at(code: Code, name: str, array: str, spare: str, n: Value, pivot: Value) -> Value:
+    return Value(code.let(f"call i64 @{name}.split(ptr {array}, ptr {spare}, {n.typed}, {pivot.typed})"), dtypes.int64)
+
+
+def _pivot(code: Code, array: str, n: Value, seed: Value, layout: SortLayout) -> Value:
+    """The median of three medians, each of three keys, one from each third of the keys at a random distance from its start."""
+    kind, lanes = layout.kinds[0], layout.lanes
+    third = code.div(n, code.integer(3))
+    random = code.bitcast(code.mul(seed, code.integer(_FACTOR)), dtypes.uint64)
+    part = code.shr(random, code.constant(32, dtypes.uint64))
+    room = code.bitcast(code.sub(third, code.integer(lanes)), dtypes.uint64)
+    inside = code.bitcast(code.shr(code.mul(part, room), code.constant(32, dtypes.uint64)), dtypes.int64)
+    places = [code.add(code.mul(third, code.integer(k)), inside) for k in range(3)]
+    medians = _median(code, *(code.load(place_of(code, array, place, kind), kind, lanes) for place in places))
+    turned = [code.shuffle(medians, [(lane + lanes * k // 3) % lanes for lane in range(lanes)]) for k in range(3)]
+    return Value(code.let(f"extractelement {_median(code, *turned).typed}, i64 0"), kind)
+
+
+def _median(code: Code, x: Value, y: Value, z: Value) -> Value:
+    low, high = code.intrinsic("umin", x, y), code.intrinsic("umax", x, y)
+    return code.intrinsic("umax", low, code.intrinsic("umin", high, z))
+
+
+def _network(code: Code, array: str, n: Value, count: int, layout: SortLayout) -> None:
+    """Sorts keys that so many registers hold."""
+    kind, lanes = layout.kinds[0], layout.lanes
+    padding = code.constant((1 << 8 * kind.itemsize) - 1, kind, lanes)
+    masks = [first_lanes(code, code.sub(n, code.integer(k * lanes)), lanes) for k in range(count)]
+    places = [code.offset(array, k * lanes * kind.itemsize) for k in range(count)]
+    pairs = zip(places, masks, strict=True)
+    registers: list[Element] = [(code.select(mask, code.load(at, kind, lanes, mask), padding),) for at, mask in pairs]
+    for at, mask, (keys,) in zip(places, masks, sort_registers(code, registers), strict=True):
+        code.store(at, keys, mask)

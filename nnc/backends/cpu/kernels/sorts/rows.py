@@ -6,17 +6,24 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from nnc.backends.cpu.kernels.sorts.order import Element, SortLayout
+from nnc.backends.cpu.kernels.sorts.order import SortLayout
 from nnc.backends.printer import Bound, Printer, in_blocks
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
 from nnc.device.target import Target
 from nnc.lower.kernels.axes import Axes
 from nnc.lower.kernels.builder import Code, Value
-from nnc.lower.kernels.keys import key_dtype, key_of, value_of
+from nnc.lower.kernels.keys import (
+    POSITION_BITS,
+    Element,
+    key_dtype,
+    key_of,
+    kinds_with_position,
+    load_element,
+    value_of,
+    with_position,
+)
 from nnc.lower.plan.stages import View
-
-_POSITION_BITS = 32
 
 
 @dataclass(frozen=True)
@@ -31,26 +38,20 @@ class Keys:
     @cached_property
     def layout(self) -> SortLayout:
         """Keys alone; key and position in one word; or both, side by side."""
-        key = key_dtype(self.dtype)
-        if not self.positions:
-            return SortLayout(self.machine, (key,))
-        return SortLayout(self.machine, (dtypes.uint64,) if key == dtypes.uint32 else (dtypes.uint64, dtypes.uint32))
+        kinds = kinds_with_position(self.dtype) if self.positions else (key_dtype(self.dtype),)
+        return SortLayout(self.machine, kinds)
 
     @property
     def low(self) -> int:
         """The lowest bit that belongs to the key."""
-        return _POSITION_BITS if self.positions and len(self.layout.kinds) == 1 else 0
+        return POSITION_BITS if self.positions and len(self.layout.kinds) == 1 else 0
 
     def element(self, code: Code, x: Value, first: Value) -> Element:
         """Returns the sort's elements for values at positions from `first` on."""
         key = key_of(code, x, self.descending)
         if not self.positions:
             return (key,)
-        at = code.convert(count_up(code, first, x.lanes), dtypes.uint32)
-        if len(self.layout.kinds) == 2:
-            return key, at
-        wide = code.convert(key, dtypes.uint64)
-        return (code.or_(code.shl(wide, code.like(wide, _POSITION_BITS)), code.convert(at, dtypes.uint64)),)
+        return with_position(code, key, code.convert(count_up(code, first, x.lanes), dtypes.uint32))
 
     def padding(self, code: Code, lanes: int) -> Element:
         """Returns elements that come after all others."""
@@ -67,7 +68,7 @@ class Keys:
             return value_of(code, element[0], self.dtype, self.descending)
         last = element[-1]
         if self.low:
-            last = code.and_(last, code.like(last, (1 << _POSITION_BITS) - 1))
+            last = code.and_(last, code.like(last, (1 << POSITION_BITS) - 1))
         return code.convert(last, dtypes.int64)
 
     @property
@@ -110,30 +111,22 @@ class SortRows:
 
     def read(self, code: Code, x: str, begin: Bound, end: Bound, body: Callable[[Value, Value], None]) -> None:
         """Runs `body(position, values)` for a range of positions."""
-        lanes = self.keys.layout.lanes
+        lanes = self.keys.layout.lanes if self.x_step == self.keys.dtype.itemsize else 0
 
         def block(i: Value, lanes: int) -> None:
             body(i, code.load(code.offset(x, code.mul(i, code.integer(self.x_step))), self.keys.dtype, lanes))
 
-        if self.x_step == self.keys.dtype.itemsize:
-            in_blocks(code, begin, end, lanes, block)
-        else:
-            with code.loop(begin, end) as i:
-                block(i, 0)
+        in_blocks(code, begin, end, lanes, block)
 
     def write(self, code: Code, out: str, begin: Bound, end: Bound, arrays: Sequence[str]) -> None:
         """Writes the results of elements in memory, which are sorted."""
         layout = self.keys.layout
 
         def block(i: Value, lanes: int) -> None:
-            result = self.keys.result(code, layout.load(code, arrays, i, lanes))
+            result = self.keys.result(code, load_element(code, layout.kinds, arrays, i, lanes))
             code.store(code.offset(out, code.mul(i, code.integer(self.out_step))), result)
 
-        if self.out_step == self.result.itemsize:
-            in_blocks(code, begin, end, layout.lanes, block)
-        else:
-            with code.loop(begin, end) as i:
-                block(i, 0)
+        in_blocks(code, begin, end, layout.lanes if self.out_step == self.result.itemsize else 0, block)
 
     def restore(self, printer: Printer) -> None:
         """A function `(x, out)` that puts NaN and zeros back in the order in which they came."""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
-from nnc.backends.printer import Bound, Printer, add_native, grain_of, in_blocks, longest, over
+from nnc.backends.printer import Part, Printer, add_native, over_vectors
 from nnc.base import dtypes
 from nnc.device.target import Target
 from nnc.graph import TensorSpec
@@ -26,9 +25,6 @@ def _searchsorted(step: Step, machine: Target) -> Native | None:
     inner = tuple(0 for _ in values.spec.shape[batch:])
     axes = Axes(values.spec.shape, ((*steps.strides[:-1], *inner), values.strides, out.strides)).merged()
     printer = Printer(step, machine)
-    chosen, last = longest(axes.shape), len(axes.shape) - 1
-    count = axes.shape[chosen] if chosen >= 0 else 1
-    dense = last >= 0 and [s[last] for s in axes.strides] == [0, kind.itemsize, 8]
     comes_after = "lt" if step.params["side"] == "left" else "le"
 
     def find(code: Code, row: str, value: Value) -> Value:
@@ -49,27 +45,14 @@ def _searchsorted(step: Step, machine: Target) -> Native | None:
             left = left - half if left > 1 else 0
         return place
 
-    def body(code: Code, begin: Bound, end: Bound) -> None:
-        part = (chosen, begin, end)
-        names = ["%in0", "%in1", "%out0"]
-        if not dense:
-            with over(code, axes, names, part) as (row, value, target):
-                code.store(target, find(code, row, code.load(value, kind)))
-            return
-        bounds = part[1:] if chosen == last else (0, axes.shape[last])
-        with over(code, axes.without(last), names, part) as (row, first, target):
+    def body(code: Code, part: Part) -> None:
+        def write(moved: list[str], lanes: int) -> None:
+            row, value, target = moved
+            code.store(target, find(code, row, code.load(value, kind, lanes)))
 
-            def block(i: Value, lanes: int) -> None:
-                value = code.load(code.offset(first, code.mul(i, code.integer(kind.itemsize))), kind, lanes)
-                code.store(code.offset(target, code.mul(i, code.integer(8))), find(code, row, value))
+        over_vectors(code, axes, ["%in0", "%in1", "%out0"], (0, kind.itemsize, 8), part, _LANES, write)
 
-            in_blocks(code, bounds[0], bounds[1], _LANES, block)
-
-    printer.parts(
-        count if axes.size else 0,
-        grain_of(count, math.prod(axes.shape) * machine.sorting.searched_bytes, machine),
-        body,
-    )
+    printer.along(axes, axes.size * machine.sorting.searched_bytes, body)
     return printer.native()
 
 

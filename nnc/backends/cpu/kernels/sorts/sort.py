@@ -11,18 +11,16 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from nnc.backends.cpu.kernels.sorts.order import SortLayout, sort_function, sort_registers
-from nnc.backends.cpu.kernels.sorts.pieces import Pieces
-from nnc.backends.cpu.kernels.sorts.quicksort import has_quicksort, quicksort
-from nnc.backends.cpu.kernels.sorts.radix import Radix, can_sort
+from nnc.backends.cpu.kernels.sorts.long_rows import MOST_ELEMENTS, Pieces, Radix, Shared
+from nnc.backends.cpu.kernels.sorts.order import SortLayout, has_quicksort, quicksort, sort_function, sort_registers
 from nnc.backends.cpu.kernels.sorts.rows import Keys, Noted, SortRows
-from nnc.backends.cpu.kernels.sorts.shared import Shared
-from nnc.backends.printer import Printer, add_native, grain_of, longest, over
+from nnc.backends.moves import row
+from nnc.backends.printer import Part, Printer, add_native, over
 from nnc.base import dtypes
 from nnc.device.target import Target
 from nnc.graph import TensorSpec
 from nnc.lower.kernels.builder import Code, Value
-from nnc.lower.kernels.keys import has_keys, is_ambiguous
+from nnc.lower.kernels.keys import has_keys, is_ambiguous, store_element
 from nnc.lower.kernels.masks import known_lanes
 from nnc.lower.kernels.native import Native
 from nnc.lower.plan.stages import Step
@@ -63,9 +61,7 @@ def in_registers(code: Code, rows: SortRows, x: str, out: str) -> None:
     source = x
     if rows.x_step != kind.itemsize:
         source = code.room(count * lanes * kind.itemsize)
-        with code.loop(0, n) as i:
-            value = code.load(code.offset(x, code.mul(i, code.integer(rows.x_step))), kind)
-            code.store(code.offset(source, code.mul(i, code.integer(kind.itemsize))), value)
+        row(code, kind, x, rows.x_step, source, kind.itemsize, (0, n))
     found = Noted(code, lanes) if keys.restores else None
     masks = [known_lanes(min(max(n - k * lanes, 0), lanes), lanes) for k in range(count)]
     registers = []
@@ -81,9 +77,7 @@ def in_registers(code: Code, rows: SortRows, x: str, out: str) -> None:
         mask = known_lanes(min(max(rows.kept - k * lanes, 0), lanes), lanes)
         code.store(code.offset(target, k * lanes * size), keys.result(code, element), mask)
     if target != out:
-        with code.loop(0, rows.kept) as i:
-            value = code.load(code.offset(target, code.mul(i, code.integer(size))), rows.result)
-            code.store(code.offset(out, code.mul(i, code.integer(rows.out_step))), value)
+        row(code, rows.result, target, size, out, rows.out_step, (0, rows.kept))
     if found is not None:
         _restore_if(code, found.any(code), x, out)
 
@@ -99,11 +93,11 @@ def in_memory(code: Code, rows: SortRows, x: str, out: str) -> None:
     def fill(i: Value, values: Value) -> None:
         if found is not None:
             found.add(code, is_ambiguous(code, values))
-        layout.store(code, arrays, i, keys.element(code, values, i))
+        store_element(code, arrays, i, keys.element(code, values, i))
 
     rows.read(code, x, 0, n, fill)
     with code.loop(n, padded) as i:
-        layout.store(code, arrays, i, keys.padding(code, 0))
+        store_element(code, arrays, i, keys.padding(code, 0))
     spare = [code.room(n * layout.kinds[0].itemsize)] if quick else []
     listed = ", ".join(f"ptr {array}" for array in (*arrays, *spare))
     code.line(f"call void @KERNEL.sort({listed}, i64 {padded})")
@@ -136,7 +130,7 @@ def by_radix(code: Code, printer: Printer, rows: SortRows, x: str, out: str, wor
             code.write(differing, code.or_(code.read(differing), code.xor(element[0], first)))
             if found is not None:
                 found.add(code, is_ambiguous(code, values))
-            layout.store(code, arrays, i, element)
+            store_element(code, arrays, i, element)
 
         rows.read(code, source, begin, end, put)
         differs = code.convert(code.or_(code.reduce("or", code.read(many)), code.read(one)), dtypes.int64)
@@ -191,8 +185,6 @@ def print_sorts(printer: Printer, rows: SortRows, x: str, out: str) -> None:
     """Sorts all rows."""
     keys, n = rows.keys, rows.n
     nbytes = 8 * n * (n.bit_length() + 4) // 4  # as if moved
-    axis = longest(rows.axes.shape)
-    count = rows.axes.shape[axis] if axis >= 0 else 1
     if not rows.axes.size or not n:
         return
     if keys.restores:
@@ -203,11 +195,11 @@ def print_sorts(printer: Printer, rows: SortRows, x: str, out: str) -> None:
     if n > keys.layout.block:
         add_sort(printer, keys.layout)
 
-    def body(code: Code, begin: Value | int, end: Value | int) -> None:
-        with over(code, rows.axes, [x, out], (axis, begin, end)) as (source, target):
+    def body(code: Code, part: Part) -> None:
+        with over(code, rows.axes, [x, out], part) as (source, target):
             (in_memory if n > keys.layout.block else in_registers)(code, rows, source, target)
 
-    printer.parts(count, grain_of(count, nbytes * rows.axes.size, printer.machine), body)
+    printer.along(rows.axes, nbytes * rows.axes.size, body)
 
 
 def _sort_long(printer: Printer, rows: SortRows, x: str, out: str) -> None:
@@ -234,7 +226,7 @@ def _sort_long(printer: Printer, rows: SortRows, x: str, out: str) -> None:
 
 def can_sort_rows(x: TensorSpec, axis: int) -> bool:
     """Whether rows of x along an axis can be sorted here."""
-    return has_keys(x.dtype) and can_sort(x.shape[axis])
+    return has_keys(x.dtype) and x.shape[axis] <= MOST_ELEMENTS
 
 
 def _native(step: Step, machine: Target, *, positions: bool) -> Native | None:

@@ -10,16 +10,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from nnc.backends.cpu.kernels.sorts.order import Element, sort_function
+from nnc.backends.cpu.kernels.sorts.order import count_lanes, sort_function
 from nnc.backends.cpu.kernels.sorts.rows import Keys, SortRows
 from nnc.backends.cpu.kernels.sorts.sort import can_sort_rows, print_sorts, workspace_of
-from nnc.backends.printer import Printer, add_native, grain_of, longest, over
+from nnc.backends.printer import Part, Printer, add_native, over
 from nnc.base import dtypes
 from nnc.device.target import Target
 from nnc.graph import TensorSpec
 from nnc.lower.kernels.axes import Axes
 from nnc.lower.kernels.builder import Code, Slot, Value
-from nnc.lower.kernels.keys import key_of
+from nnc.lower.kernels.keys import Element, key_of, load_element, place_of, store_element
 from nnc.lower.kernels.native import Native
 from nnc.lower.plan.stages import Step
 
@@ -56,28 +56,24 @@ class _Selection:
         code, layout, at = self.code, self.rows.keys.layout, self.collected
         if not mask.lanes:
             with code.when(mask):
-                layout.store(code, self.arrays, at, element)
+                store_element(code, self.arrays, at, element)
                 code.write(self.count, code.add(at, code.integer(1)))
             return
         for array, kind, value in zip(self.arrays, layout.kinds, element, strict=True):
             name = f"llvm.masked.compressstore.v{mask.lanes}i{8 * kind.itemsize}"
             code.declare(f"declare void @{name}({value.type}, ptr, {mask.type})")
-            place = code.offset(array, code.mul(at, code.integer(kind.itemsize)))
+            place = place_of(code, array, at, kind)
             code.line(f"call void @{name}({value.typed}, ptr align {kind.itemsize} {place}, {mask.typed})")
-        bits = code.let(f"bitcast {mask.typed} to i{mask.lanes}")
-        code.declare(f"declare i{mask.lanes} @llvm.ctpop.i{mask.lanes}(i{mask.lanes})")
-        more = code.let(f"call i{mask.lanes} @llvm.ctpop.i{mask.lanes}(i{mask.lanes} {bits})")
-        wide = Value(code.let(f"zext i{mask.lanes} {more} to i64"), dtypes.int64)
-        code.write(self.count, code.add(at, wide))
+        code.write(self.count, code.add(at, count_lanes(code, mask)))
 
     def sort(self) -> None:
         """Sorts the collected elements, and drops those that do not belong to the best."""
         code, keys = self.code, self.rows.keys
         with code.loop(self.collected, self.room) as i:
-            keys.layout.store(code, self.arrays, i, keys.padding(code, 0))
+            store_element(code, self.arrays, i, keys.padding(code, 0))
         listed = ", ".join(f"ptr {array}" for array in self.arrays)
         code.line(f"call void @KERNEL.sort({listed}, i64 {self.room})")
-        last = keys.layout.load(code, self.arrays, code.integer(self.rows.kept - 1), 0)
+        last = load_element(code, keys.layout.kinds, self.arrays, code.integer(self.rows.kept - 1))
         code.write(self.threshold, code.convert(keys.key(code, last), self.threshold.dtype))
         code.write(self.count, code.integer(self.rows.kept))
 
@@ -88,16 +84,15 @@ def _select(code: Code, rows: SortRows, x: str, out: str) -> None:
     arrays = tuple(code.room(room * array.itemsize) for array in layout.kinds)
     first = key_of(code, code.load(x, kind), keys.descending)
     made = _Selection(code, rows, arrays, room, code.slot(first), code.slot(code.integer(room)))
-    rows.read(code, x, 0, room, lambda i, values: layout.store(code, arrays, i, keys.element(code, values, i)))
+    rows.read(code, x, 0, room, lambda i, values: store_element(code, arrays, i, keys.element(code, values, i)))
     made.sort()
     dense = rows.x_step == kind.itemsize
     lanes, step = (layout.lanes, layout.lanes * _VECTORS) if dense else (0, 1)
 
     def look(i: Value, lanes: int, vectors: int) -> None:
         places = [code.add(i, code.integer(k * lanes)) for k in range(vectors)]
-        values = [
-            code.load(code.offset(x, code.mul(place, code.integer(rows.x_step))), kind, lanes) for place in places
-        ]
+        at = [code.offset(x, code.mul(place, code.integer(rows.x_step))) for place in places]
+        values = [code.load(pointer, kind, lanes) for pointer in at]
         least = code.read(made.threshold)
         masks = [code.compare("lt", key_of(code, value, keys.descending), least) for value in values]
         some = masks[0]
@@ -125,16 +120,14 @@ def _top_k(step: Step, machine: Target) -> Native | None:
     printer = Printer(step, machine, workspace=_workspace(step.input_specs, step.params, machine) > 0)
     if not places.spec.size:
         return printer.native(inline=True)
-    chosen = longest(rows.axes.shape)
-    count = rows.axes.shape[chosen] if chosen >= 0 else 1
     if _selects(rows.n, rows.kept, keys):
         printer.add(sort_function("KERNEL.sort", keys.layout))
 
-        def body(code: Code, begin: Value | int, end: Value | int) -> None:
-            with over(code, rows.axes, ["%in0", "%out1"], (chosen, begin, end)) as (source, target):
+        def body(code: Code, part: Part) -> None:
+            with over(code, rows.axes, ["%in0", "%out1"], part) as (source, target):
                 _select(code, rows, source, target)
 
-        printer.parts(count, grain_of(count, x.spec.nbytes, machine), body)
+        printer.along(rows.axes, x.spec.nbytes, body)
     else:
         print_sorts(printer, rows, "%in0", "%out1")
     axes = Axes(places.spec.shape, (x.strides, places.strides, values.strides)).without(axis).merged()

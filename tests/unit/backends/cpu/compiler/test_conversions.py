@@ -6,8 +6,8 @@ import ctypes
 
 import numpy as np
 
-from nnc.backends.cpu.compiler.conversions import NAMES, conversions_text
 from nnc.backends.cpu.compiler.engine import Engine
+from nnc.backends.cpu.compiler.runtime import NAMES, conversions_text
 from nnc.base import dtypes
 from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.plan.stages import NDArray

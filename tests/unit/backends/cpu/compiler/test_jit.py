@@ -23,10 +23,10 @@ import nnc.numpy as nnp
 from nnc.backends.cpu.compiler import jit as jit_module
 from nnc.backends.cpu.compiler.engine import Engine, processor_facts
 from nnc.backends.cpu.compiler.jit import Jit, compiler, expected_compiler, why_absent
-from nnc.backends.cpu.compiler.llvm import CALLS, INLINED, KERNEL, LIGHT, Recipe
 from nnc.backends.cpu.compiler.object_cache import Objects
 from nnc.backends.cpu.compiler.runtime import Runtime
-from nnc.backends.cpu.threads.openmp import find_openmp
+from nnc.backends.cpu.threads.threads import find_openmp
+from nnc.backends.llvm.llvm import CALLS, INLINED, KERNEL, LIGHT, Recipe
 from nnc.backends.loaded import choose_kernel
 from nnc.backends.native_runs import run_native
 from nnc.base import dtypes

@@ -209,7 +209,7 @@ class Watched(Prefetcher):
 def blocks(monkeypatch: pytest.MonkeyPatch) -> list[Watched]:
     """The blocks in which programs are made."""
     Watched.blocks = []
-    monkeypatch.setattr("nnc.backends.cpu.compiler.jit.Prefetcher", Watched)
+    monkeypatch.setattr("nnc.backends.cpu.compiler.jit._make_prefetcher", Watched)
     return Watched.blocks
 
 

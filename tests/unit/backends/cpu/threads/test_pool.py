@@ -23,9 +23,9 @@ from nnc.backends.cpu.compiler.jit import Jit
 from nnc.backends.cpu.compiler.object_cache import Objects
 from nnc.backends.cpu.compiler.runtime import Runtime
 from nnc.backends.cpu.threads import pool as pool_module
-from nnc.backends.cpu.threads.openmp import Openmp
 from nnc.backends.cpu.threads.pool import Pool, is_supported, pool_text
-from nnc.device.targets.x86 import X86
+from nnc.backends.cpu.threads.threads import Openmp
+from nnc.device.targets.__init__ import X86
 from nnc.lower.kernels.native import Native
 from tests.unit.backends.cpu.threads.test_threads import PARTS, cover
 

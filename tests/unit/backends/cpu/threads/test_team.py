@@ -17,9 +17,9 @@ from nnc.backends.cpu.compiler.float_mode import flushes_denormals
 from nnc.backends.cpu.compiler.jit import Jit
 from nnc.backends.cpu.compiler.object_cache import Objects
 from nnc.backends.cpu.compiler.runtime import Runtime
-from nnc.backends.cpu.threads.openmp import find_openmp
 from nnc.backends.cpu.threads.pool import Pool, is_supported
 from nnc.backends.cpu.threads.team import STANDINS
+from nnc.backends.cpu.threads.threads import find_openmp
 from nnc.lower.kernels.native import Native
 
 OPENMP = find_openmp()

@@ -15,14 +15,20 @@ import pytest
 
 import nnc
 from nnc.backends.cpu.compiler.engine import Engine
-from nnc.backends.cpu.compiler.float_mode import flushes_denormals
 from nnc.backends.cpu.compiler.jit import Jit
 from nnc.backends.cpu.compiler.object_cache import Objects
 from nnc.backends.cpu.compiler.runtime import Runtime
 from nnc.backends.cpu.threads import threads as threads_module
-from nnc.backends.cpu.threads.openmp import Openmp, find_openmp, loaded_libraries
 from nnc.backends.cpu.threads.pool import Pool, is_supported
-from nnc.backends.cpu.threads.threads import Threads, find_blas_setters, most_threads, threads
+from nnc.backends.cpu.threads.threads import (
+    Openmp,
+    Threads,
+    find_blas_setters,
+    find_openmp,
+    loaded_libraries,
+    most_threads,
+    threads,
+)
 from nnc.errors import ArgumentError, ArgumentTypeError, BackendError
 from nnc.lower.kernels.native import Native
 
@@ -58,9 +64,9 @@ define i64 @KERNEL(ptr %rows, i64 %n, i64 %grain) {
 """
 
 
-def parts_by(threads: int, openmp: Openmp) -> Callable[[int, int], list[tuple[int, int]]]:
-    """Makes a function of n and grain, whose result are the parts that a loop was run in, with so many threads allowed."""
-    jit = Jit(ENGINE, Objects(ENGINE, None), Runtime(openmp, ctypes.c_int32(threads)))
+def parts_by(openmp: Openmp) -> Callable[[int, int], list[tuple[int, int]]]:
+    """Makes a function of n and grain, whose result are the parts that a loop was run in where nnc has no threads of its own."""
+    jit = Jit(ENGINE, Objects(ENGINE, None), Runtime(openmp, ctypes.c_int32(4)))
     (function,) = jit.load([Native(PARTS)])
     call = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(function.address)
 
@@ -78,69 +84,11 @@ def cover(parts: list[tuple[int, int]], n: int) -> bool:
     return [begin for begin, _ in parts] == edges[:-1] and edges[-1] == n
 
 
-@pytest.mark.parametrize(
-    ("threads", "n", "grain", "wanted"),
-    [
-        (4, 100, 10, 4),  # as many as are allowed
-        (4, 100, 40, 2),  # a part has `grain` items at least
-        (4, 100, 51, 1),
-        (4, 100, 100, 1),
-        (4, 3, 0, 3),  # a grain below 1 counts as 1
-        (4, 1, 1, 1),
-        (1, 100, 1, 1),
-        (4, 7, 2, 3),
-    ],
-)
-def test_a_loop_runs_in_parts_that_are_worth_a_thread(threads: int, n: int, grain: int, wanted: int) -> None:
-    parts = parts_by(threads, find_openmp())(n, grain)
-    assert len(parts) == wanted and cover(parts, n)
-    assert min(end - begin for begin, end in parts) >= min(grain, n)
-    sizes = {end - begin for begin, end in parts}
-    assert max(sizes) - min(sizes) <= 1
-
-
-@pytest.mark.parametrize("n", [0, -5])
-def test_a_loop_over_nothing_runs_nothing(n: int) -> None:
-    for openmp in (find_openmp(), MISSING):
-        assert parts_by(4, openmp)(n, 1) == []
-
-
-def test_without_openmp_loops_run_in_one_part() -> None:
-    assert parts_by(4, MISSING)(100, 1) == [(0, 100)]
-
-
-def test_eight_python_threads_may_run_loops_in_threads_at_once() -> None:
-    parts = parts_by(2, find_openmp())
-
-    def work(i: int) -> bool:
-        n = 1000 + i
-        return all(cover(parts(n, 10), n) for _ in range(20))
-
-    with ThreadPoolExecutor(8) as pool:
-        assert all(pool.map(work, range(8)))
-
-
-def test_a_loop_within_a_part_runs_in_that_part_alone() -> None:
-    text = (
-        PARTS.replace("@KERNEL", "@KERNEL.inner").replace("define i64", "define internal i64")
-        + """
-define internal void @KERNEL.outer(ptr %rows, i64 %begin, i64 %end) {
-  %base = mul i64 %begin, 160
-  %mine = getelementptr i8, ptr %rows, i64 %base
-  %x = call i64 @KERNEL.inner(ptr %mine, i64 10, i64 1)
-  ret void
-}
-define i64 @KERNEL(ptr %rows) {
-  call void @nnc_parallel_for(ptr @KERNEL.outer, ptr %rows, i64 2, i64 1)
-  ret i64 0
-}
-"""
-    )
-    jit = Jit(ENGINE, Objects(ENGINE, None), Runtime(find_openmp(), ctypes.c_int32(2)))
-    (function,) = jit.load([Native(text)])
-    rows = np.zeros((20, 2), np.int64)
-    ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(function.address)(rows.ctypes.data)
-    assert rows.tolist() == [[0, 10]] * 20
+@pytest.mark.parametrize("openmp", [find_openmp(), MISSING])
+def test_without_threads_of_its_own_a_loop_runs_in_one_part(openmp: Openmp) -> None:
+    parts = parts_by(openmp)
+    assert parts(100, 1) == [(0, 100)] and parts(1, 1) == [(0, 1)]
+    assert parts(0, 1) == parts(-5, 1) == []
 
 
 @pytest.mark.parametrize("openmp", [find_openmp(), MISSING])
@@ -158,64 +106,6 @@ def test_libraries_take_the_number_in_every_thread_that_calls_them(openmp: Openm
     with ThreadPoolExecutor(1) as pool:  # a new thread, of which OpenMP knows nothing yet
         before, after = pool.submit(numbers).result()
     assert after == (3 if openmp.library is not None else before)
-
-
-# A loop over n items, each in a part of its own, while denormal numbers are flushed, then one of OpenMP's own. Each thread writes
-# the square of a small number at products[its number], in the second loop 32 further.
-PRODUCTS = """\
-declare void @nnc_parallel_for(ptr, ptr, i64, i64)
-declare void @GOMP_parallel(ptr, ptr, i32, i32)
-declare i32 @omp_get_thread_num()
-declare i64 @nnc_float_mode()
-declare void @nnc_set_float_mode(i64)
-declare void @nnc_flush_denormals()
-
-define internal void @KERNEL.region(ptr %products) {
-  %number = call i32 @omp_get_thread_num()
-  %small = alloca float
-  store volatile float 0x3BC79CA100000000, ptr %small ; 1e-20
-  %x = load volatile float, ptr %small
-  %product = fmul float %x, %x
-  %at = getelementptr float, ptr %products, i32 %number
-  store float %product, ptr %at
-  ret void
-}
-
-define internal void @KERNEL.part(ptr %products, i64 %begin, i64 %end) {
-  call void @KERNEL.region(ptr %products)
-  ret void
-}
-
-define i64 @KERNEL(ptr %products, i64 %n) {
-  %mode = call i64 @nnc_float_mode()
-  call void @nnc_flush_denormals()
-  call void @nnc_parallel_for(ptr @KERNEL.part, ptr %products, i64 %n, i64 1)
-  call void @nnc_set_float_mode(i64 %mode)
-  %further = getelementptr float, ptr %products, i64 32
-  %size = trunc i64 %n to i32
-  call void @GOMP_parallel(ptr @KERNEL.region, ptr %further, i32 %size, i32 0)
-  ret i64 0
-}
-"""
-
-
-@pytest.mark.skipif(not flushes_denormals(), reason="the processor has no such mode that nnc knows")
-def test_threads_of_openmp_have_the_mode_of_their_caller_and_behind_the_loop_their_own() -> None:
-    jit = Jit(ENGINE, Objects(ENGINE, None), Runtime(find_openmp(), ctypes.c_int32(3)))
-    library = ctypes.CDLL("libgomp.so.1")
-    symbols = {
-        name: ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0
-        for name in ("GOMP_parallel", "omp_get_thread_num")
-    }
-    (function,) = jit.load([Native(PRODUCTS, symbols)])
-    products = np.ones(64, np.float32)
-    call = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)(function.address)
-    with ThreadPoolExecutor(1) as caller:  # to a new thread OpenMP gives new ones, made while it flushes
-        for _ in range(5):
-            assert caller.submit(call, products.ctypes.data, 3).result() == 0
-            assert products[:3].tolist() == [0, 0, 0]
-            np.testing.assert_allclose(products[32:35], np.float32(1e-40))
-            products[:] = 1
 
 
 # -- set_num_threads ---------------------------------------------------------------------------------------------------
@@ -298,7 +188,7 @@ def test_without_openmp_and_openblas_the_number_is_kept_alone() -> None:
 
 def test_whose_threads_loops_take_is_told() -> None:
     count, openmp = ctypes.c_int32(4), find_openmp()
-    assert Threads(count, openmp, ()).describe() == "4, OpenMP's"
+    assert Threads(count, openmp, ()).describe() == "4, OpenMP's, for oneDNN alone"
     assert Threads(count, MISSING, (), Pool(count)).describe() == "4, nnc's own"
     assert (
         Threads(count, openmp, (lambda n: None,), Pool(count)).describe() == "4, nnc's own, and as many of NumPy's BLAS"
@@ -386,7 +276,7 @@ def test_a_missing_or_damaged_runtime_is_told(tmp_path: Path) -> None:
 SPINNING = """
 import ctypes, os
 os.environ.pop("OMP_WAIT_POLICY", None)
-from nnc.backends.cpu.threads.openmp import find_openmp
+from nnc.backends.cpu.threads.threads import find_openmp
 print(find_openmp("libgomp.so.1").library is not None, os.environ.get("GOMP_SPINCOUNT"))
 """
 

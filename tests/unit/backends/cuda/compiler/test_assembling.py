@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from nnc.backends.cpu.compiler.jit import compiler
-from nnc.backends.cuda.compiler.assembling import PtxCompiler, join, to_ptx
+from nnc.backends.cuda.compiler.compiler import PtxCompiler, join, to_ptx
 from nnc.errors import InternalError
 from nnc.testing.devices.ptx import PtxModule, Region
 

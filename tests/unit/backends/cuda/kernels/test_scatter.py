@@ -12,7 +12,7 @@ import nnc.numpy as nnp
 from nnc.base.dtypes import BY_NAME
 from nnc.errors import NncError, OutOfBoundsError
 from nnc.graph import command, infer_specs, spec_of
-from nnc.graph.registry import kernels_for
+from nnc.graph.kernels import kernels_for
 from tests.contract.commands.samples_index import SAMPLES
 from tests.unit.backends.cpu.against_reference import backwards, columns, dense, spaced, values
 from tests.unit.backends.cuda.launching import GPU, Call, run_steps

@@ -19,8 +19,8 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import NamedTuple
 
-from nnc.backends.cpu.compiler import llvm
-from nnc.backends.cpu.compiler.llvm import ANSWER, NOTICE, REQUEST, Recipe
+from nnc.backends.llvm import llvm
+from nnc.backends.llvm.llvm import ANSWER, NOTICE, REQUEST, Recipe, encode
 from nnc.base.fork import fork_waits, new_lock, reset_after_fork, undisturbed
 
 _IDLE = 3.0  # seconds without work; then it ends
@@ -96,7 +96,7 @@ class LlvmProcess:
         Raises:
             GoneError: the process takes no more requests.
         """
-        content, how = text.encode(), recipe.encode().encode()
+        content, how = text.encode(), encode(recipe).encode()
         with self._changed:
             if not self._is_open:
                 raise GoneError("it has ended")

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from nnc.backends.cpu.compiler import llvmlite_library
 from nnc.backends.cpu.compiler.engine import Engine
-from nnc.backends.cpu.compiler.llvm import SIGNATURES
-from nnc.backends.cpu.compiler.llvmlite_library import differing, find_library, llvmlite_version
+from nnc.backends.llvm import llvmlite_library
+from nnc.backends.llvm.llvm import SIGNATURES
+from nnc.backends.llvm.llvmlite_library import differing, find_library, llvmlite_version
 
 
 def test_functions_have_the_argument_types_of_llvmlite() -> None:

@@ -16,11 +16,12 @@ from typing import Any
 
 import pytest
 
-from nnc.backends.cpu.compiler import elf, llvm, llvm_process
+from nnc.backends.cpu.compiler import elf
 from nnc.backends.cpu.compiler.engine import Engine
-from nnc.backends.cpu.compiler.llvm import CALLS, INLINED, KERNEL, NOTICE, REQUEST, Llvm, Recipe
-from nnc.backends.cpu.compiler.llvm_process import Answer, GoneError, Helper, LlvmProcess, find_command
-from nnc.backends.cpu.compiler.llvmlite_library import find_library
+from nnc.backends.llvm import llvm, llvm_process
+from nnc.backends.llvm.llvm import CALLS, INLINED, KERNEL, NOTICE, REQUEST, Llvm, Recipe, decode, encode
+from nnc.backends.llvm.llvm_process import Answer, GoneError, Helper, LlvmProcess, find_command
+from nnc.backends.llvm.llvmlite_library import find_library
 from nnc.errors import InternalError
 
 pytestmark = pytest.mark.skipif(not elf.is_supported(), reason="LLVM is in the process itself on this system")
@@ -70,7 +71,7 @@ def answered(helper: Helper, of: str, recipe: Recipe = KERNEL) -> bytes:
 
 @pytest.mark.parametrize("recipe", [KERNEL, INLINED, CALLS])
 def test_it_compiles_the_same_code_as_llvm_here(helper: Helper, recipe: Recipe) -> None:
-    assert Recipe.decode(recipe.encode()) == recipe
+    assert decode(encode(recipe)) == recipe
     assert answered(helper, text(1), recipe) == Llvm(LIBRARY).compile(text(1), recipe)
 
 
@@ -155,7 +156,7 @@ from pathlib import Path
 signal.signal(signal.SIGINT, signal.default_int_handler)  # who runs the tests in the background has it ignored
 import numpy as np
 import nnc
-from nnc.backends.cpu.compiler.llvm_process import Helper
+from nnc.backends.llvm.llvm_process import Helper
 
 Helper.__init__.__defaults__ = (60.0,)  # seconds without work, of which there may be many where other tests run
 
@@ -251,7 +252,7 @@ def test_the_longest_text_that_waits_is_compiled_first() -> None:
                 done.set()
             return b""
 
-    done, how = threading.Event(), KERNEL.encode().encode()
+    done, how = threading.Event(), encode(KERNEL).encode()
     requests = [REQUEST.pack(i + 1, len(how), len(text)) + how + text for i, text in enumerate(asked)]
     llvm.serve(Requests(b"".join(requests)), io.BytesIO(), 1, Recorder())
     assert done.is_set()
@@ -286,7 +287,7 @@ def test_of_several_threads_one_works_only_while_answers_are_waited_for() -> Non
             return b""
 
     def request(number: int, text: bytes = b"") -> bytes:
-        how = KERNEL.encode().encode() if text else b""
+        how = encode(KERNEL).encode() if text else b""
         return REQUEST.pack(number, len(how), len(text)) + how + text
 
     reading, writing = os.pipe()

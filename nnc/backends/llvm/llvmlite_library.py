@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from nnc.backends.cpu.compiler.llvm import KERNEL, SIGNATURES, Llvm
+from nnc.backends.llvm.llvm import KERNEL, SIGNATURES, Llvm
 
 _KNOWN = ("0.50.",)  # the versions whose functions are known to be as `SIGNATURES` says; the others are asked
 
@@ -63,7 +63,7 @@ def make_loader(llvm: Llvm) -> Any:
     """Makes a loader of object files, which keeps them apart from all others."""
     binding = importlib.import_module("llvmlite.binding")
     target = binding.Target.from_triple(llvm.triple)
-    machine = target.create_target_machine(llvm.cpu, llvm.features, KERNEL.level, reloc="pic", codemodel="small")
+    machine = target.create_target_machine(llvm.cpu, llvm.features, KERNEL[0], reloc="pic", codemodel="small")
     return binding.create_lljit_compiler(machine, use_jit_link=sys.platform != "win32", suppress_errors=True)
 
 

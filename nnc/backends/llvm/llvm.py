@@ -31,49 +31,35 @@ GPU = "sm_"  # begins the names of NVIDIA's graphics processors
 NOTICE = 0  # in place of the number of a request: its sender waits for all requests; of an answer: LLVM is loaded
 
 
-class Recipe:
-    """The settings to compile a module by: the passes, by the names of `_PASSES`, or all of LLVM's first level; then code
-    generation, which tries hard (`level` 0 to 3).
-    """  # no dataclass, and no NamedTuple, which take longer to import than everything else here
+# The settings to compile a module by: the level of code generation (0 to 3, which tries hard), whether all passes of LLVM's first
+# level run before it, and else which, by the names of `_PASSES`.
+Recipe = tuple[int, bool, tuple[str, ...]]
 
-    __slots__ = ("_encoded", "first_level", "level", "passes")
 
-    def __init__(self, passes: tuple[str, ...], level: int, first_level: bool = False) -> None:
-        self.passes, self.level, self.first_level = passes, level, first_level
-        self._encoded = f"{level} {int(first_level)} {' '.join(passes)}".rstrip()
+def encode(recipe: Recipe) -> str:
+    """Returns a form of a recipe for keys and pipes."""
+    level, first_level, passes = recipe
+    return f"{level} {int(first_level)} {' '.join(passes)}".rstrip()
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Recipe) and self._encoded == other._encoded
 
-    def __hash__(self) -> int:
-        return hash(self._encoded)
-
-    def __repr__(self) -> str:
-        return f"Recipe({self.passes!r}, {self.level}, {self.first_level})"
-
-    def encode(self) -> str:
-        """Returns a form for keys and pipes."""
-        return self._encoded
-
-    @classmethod
-    def decode(cls, text: str) -> Recipe:
-        """Returns the recipe that `encode` wrote as text."""
-        level, first_level, *passes = text.split(" ")
-        return cls(tuple(passes), int(level), first_level == "1")
+def decode(text: str) -> Recipe:
+    """Returns the recipe that `encode` wrote as text."""
+    level, first_level, *passes = text.split(" ")
+    return int(level), first_level == "1", tuple(passes)
 
 
 # Kernels arrive vectorised, with all that is shared and hoisted in its place (`lower/kernels/writer.py`): 3 ms for one of two
 # loops and forty operations, 1 ms of it for any module and 0.4 ms for any function. Level 1 takes as long as 2, level 0 a third,
 # and its loops spill to the stack.
-KERNEL = Recipe(("sroa", "simplify_cfg"), 2)
+KERNEL: Recipe = (2, False, ("sroa", "simplify_cfg"))
 # Kernels that are loops around calls of others, for a fifth of the time that the passes of code generation would take.
-LIGHT = Recipe(("sroa",), 0)
+LIGHT: Recipe = (0, False, ("sroa",))
 # Programs with loops that take kernels in: values carried to the next iteration stay in registers, so a short loop is 2.5 times as
 # fast as with the passes above, for 4 ms.
-INLINED = Recipe((), 2, first_level=True)
+INLINED: Recipe = (2, True, ())
 # Programs that consist of calls, mostly with constants, and hold the shortest kernels; and the runtime. Nothing takes long there,
 # and this takes a fifth of the others' time.
-CALLS = Recipe((), 0)
+CALLS: Recipe = (0, False, ())
 
 # Passes of code generation that find nothing in such kernels, or make no difference: a fifth of LLVM's time. Loops count as
 # they are written, instructions stand in a good order, and processors look far forward by themselves. These hold for a whole
@@ -202,7 +188,7 @@ class Llvm:
 
     def _generate(self, text: str, recipe: Recipe, kind: int) -> bytes:
         """Returns the code generator's output for a module, which goes through the passes before."""
-        library, tools = self._library, self._take_tools(recipe.level)
+        library, tools = self._library, self._take_tools(recipe[0])
         context = library.LLVMPY_ContextCreate()
         try:
             module = self._made(library.LLVMPY_ParseAssembly, context, tools.head + text.encode())
@@ -215,7 +201,7 @@ class Llvm:
                 library.LLVMPY_DisposeModule(module)
         finally:
             library.LLVMPY_ContextDispose(context)
-            self._unused[recipe.level].append(tools)
+            self._unused[recipe[0]].append(tools)
         try:
             return ctypes.string_at(library.LLVMPY_GetBufferStart(written), library.LLVMPY_GetBufferSize(written))
         finally:
@@ -223,11 +209,12 @@ class Llvm:
 
     def _make_passes(self, tools: _Tools, recipe: Recipe) -> int:
         """Makes the passes of the recipe, for one module: a pass of LLVM's levels does not run twice."""
-        if recipe.first_level:
+        _, first_level, names = recipe
+        if first_level:
             passes = self._library.LLVMPY_buildPerModuleDefaultPipeline(tools.builder, 1)
         else:
             passes = self._library.LLVMPY_CreateNewModulePassManager()
-        for name in recipe.passes:
+        for name in names:
             getattr(self._library, _PASSES[name])(passes)
         return int(passes)
 
@@ -345,7 +332,7 @@ def serve(requests: io.BufferedIOBase, answers: io.BufferedIOBase, threads: int,
 
     def compile_one(number: int, recipe: str, text: str) -> None:
         try:
-            success, content = True, llvm.compile(text, Recipe.decode(recipe))
+            success, content = True, llvm.compile(text, decode(recipe))
         except Exception as error:  # each request is answered, else its sender would wait for ever
             success, content = False, str(error).encode()
         answer(number, success, content)
