@@ -23,9 +23,7 @@ from nnc.graph import Graph, GraphBuilder, Symbol, TensorSpec, reference
 from nnc.graph.registry import effect
 
 MOST_ROWS = 1024  # iterations; a call of a program takes some 20 µs, so it adds 0.02 µs to each
-STACK_BYTES = (
-    1 << 16
-)  # of a segment's stacks, the least that tapes take while a loop runs; to write it takes as long as a call
+STACK_BYTES = 1 << 16  # of a segment's stacks: to write it takes as long as a call. A running loop's tapes take no less
 _ONE = np.int64(1)
 
 
