@@ -16,7 +16,6 @@ from nnc.backends.cpu.compiler.jit import compiler, expected_compiler
 from nnc.backends.numpy_ref import candidate_kernels, choose_kernel
 from nnc.base import dtypes
 from nnc.base.later import later
-from nnc.commands.conv import conv
 from nnc.commands.elementwise import integer_pow
 from nnc.commands.reduce import reduce_sum
 from nnc.device import CPU
@@ -28,6 +27,8 @@ from nnc.lower.kernels.scalars import can_be_complex
 
 __all__ = ["candidate_kernels", "choose_kernel", "compiler", "expected_compiler"]
 
+_complex_kernel = later(f"{__package__}.cpu.kernels.complexes", "kernel")
+_complex_sum_kernel = later(f"{__package__}.cpu.kernels.complexes", "sum_kernel")
 Supports = Callable[[tuple[TensorSpec, ...], Mapping[str, Any]], bool]
 
 
@@ -57,18 +58,22 @@ def _add_rare(
     add_kernel(target, KernelFactory(backend, for_machine, priority))
 
 
-def _add_complex(target: Command) -> None:
-    if target in (integer_pow, reduce_sum) or can_be_complex(scalar[target]):
-        make = partial(later(f"{__package__}.cpu.kernels.complexes", "kernel"), target.name)
-        _add_rare(target, CPU, make, partial(_has_complex, target), 10)
+def _add_complex(target: Command, make: Callable[..., Kernel] = _complex_kernel) -> None:
+    _add_rare(target, CPU, partial(make, target.name), partial(_has_complex, target), 10)
+
+
+def _add_expression(target: Command) -> None:
+    if can_be_complex(scalar[target]):
+        _add_complex(target)
 
 
 def _has_complex(target: Command, specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:
     return any(dtypes.is_complex(spec.dtype) for spec in (*specs, *infer_specs(target, specs, params)))
 
 
-scalar.follow(_add_complex)
-_add_complex(reduce_sum)
+scalar.follow(_add_expression)
+_add_complex(integer_pow)
+_add_complex(reduce_sum, _complex_sum_kernel)
 _add_rare(
     "dot",
     "onednn",
@@ -80,7 +85,7 @@ _add_rare(
     "with_epilogue",
     "onednn",
     later(f"{__package__}.onednn.convolution", "joined_kernel"),
-    lambda specs, params: params["graphs"][0].nodes[0].command is conv,
+    lambda specs, params: "padding" in params["graphs"][0].nodes[0].params,  # of a convolution's windows
     20,
     in_place=False,
 )

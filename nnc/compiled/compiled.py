@@ -72,7 +72,7 @@ def make_compiled(
 
 
 _REUSED = "the last call reused a program"
-_UNCOMPILED = "the last call was within a transform that is not compiled itself, so its commands ran one by one: compile the transform"
+_UNCOMPILED = "the last call was within a transform that is not compiled, which ran its commands one by one: compile the transform"
 _SHORTCUTS = 256  # of one function: patterns of calls that have a fast path
 
 

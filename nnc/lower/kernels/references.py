@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import groupby
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -15,14 +14,19 @@ from nnc.base.dtypes import TAPE
 from nnc.commands.loop import scan, while_
 from nnc.commands.tape import Spare
 from nnc.errors import InternalError
-from nnc.graph import Command, Graph, Kernel, Node, reference
+from nnc.graph import Attribute, Command, Graph, Kernel, Node, reference
 from nnc.lower.kernels.segments import run_scan, run_while
 from nnc.lower.plan.stages import NDArray, Step
 
 RunProgram = Callable[[Sequence[NDArray]], list[NDArray]]
 
 
-_IN_SEGMENTS: Mapping[Command, Callable[..., Any]] = MappingProxyType({while_: run_while, scan: run_scan})
+in_segments: Attribute[Callable[..., Any]] = Attribute(
+    "in_segments",
+    "its reference, which runs many iterations at a time in one program and writes into the memory of tapes",
+)
+in_segments.set(while_, run_while)
+in_segments.set(scan, run_scan)
 
 
 def sub_graph_kernel(step: Step, lower_graph: Callable[[Graph], RunProgram], native: bool) -> Kernel:
@@ -50,10 +54,8 @@ def sub_graph_kernel(step: Step, lower_graph: Callable[[Graph], RunProgram], nat
 
 
 def _reference_of(command: Command, native: bool) -> Callable[..., Any]:
-    if native and command in _IN_SEGMENTS:
-        return partial(_IN_SEGMENTS[command], spare=Spare())
-    found: Callable[..., Any] = reference[command]
-    return found
+    segmented = in_segments.get(command, None) if native else None
+    return partial(segmented, spare=Spare()) if segmented is not None else reference[command]
 
 
 def tape_program(graph: Graph, lower_graph: Callable[[Graph], RunProgram], native: bool) -> RunProgram:

@@ -30,15 +30,17 @@ _LANES = 8
 
 
 def kernel(name: str, machine: Target) -> Kernel:
-    """Makes the kernel of a command for operands or a result that are complex."""
-    native = partial(_native, machine=machine)
-    return Kernel(CPU, run_native(native, name), partial(_supports, name), native=Remembered(native))
+    """Makes the kernel of an elementwise command for operands or a result that are complex."""
+    return _make(name, lambda step: elements(step, machine, complex_function(step.command, step.params)), _supports)
 
 
-def _native(step: Step, machine: Target) -> Native:
-    if step.command.name == "reduce_sum":
-        return _reduce_sum(step, machine)
-    return elements(step, machine, complex_function(step.command, step.params))
+def sum_kernel(name: str, machine: Target) -> Kernel:
+    """Makes the kernel of sums of complex numbers."""
+    return _make(name, partial(_reduce_sum, machine=machine), lambda specs, params: specs[0].size > 0)
+
+
+def _make(name: str, native: Callable[[Step], Native], supports: Callable[..., bool]) -> Kernel:
+    return Kernel(CPU, run_native(native, name), supports, native=Remembered(native))
 
 
 def elements(step: Step, machine: Target, compute: Callable[..., Complex | Term]) -> Native:
@@ -125,7 +127,5 @@ def _part(view: View) -> View:
     return view.show(view.spec.update(dtype=dtypes.real_dtype(view.spec.dtype)), view.offset, view.strides)
 
 
-def _supports(name: str, specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:
-    if name == "integer_pow":
-        return bool(abs(params["exponent"]) < BY_LOGARITHMS)
-    return name != "reduce_sum" or specs[0].size > 0
+def _supports(specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:
+    return bool(abs(params.get("exponent", 0)) < BY_LOGARITHMS)  # NumPy takes logarithms of others

@@ -33,7 +33,7 @@ def one_by_one(monkeypatch: pytest.MonkeyPatch) -> Fun:
 
     def run(f: Fun, *args: Any) -> Any:
         with monkeypatch.context() as patch:
-            patch.setattr(references, "_IN_SEGMENTS", {})
+            patch.setattr(references, "in_segments", {})
             return nnc.compile(lambda *xs: f(*xs))(*args)
 
     return run

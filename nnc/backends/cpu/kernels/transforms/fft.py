@@ -46,6 +46,7 @@ _MOST_POINTS = 1 << 10  # of one of the two rounds
 _LEAST_LANES = 4
 _MOVES = 16  # times that the work of a point is that of moving it
 _Shape = tuple[int, ...]
+_Axes = Callable[[_Shape, Mapping[str, Any]], list[tuple[int, Transform]]]
 
 
 # -- one round ---------------------------------------------------------------------------------------------------------
@@ -220,13 +221,18 @@ class _Long:
 # -- kernels -----------------------------------------------------------------------------------------------------------
 
 
-def _kinds(name: str, shape: _Shape, params: Mapping[str, Any]) -> list[tuple[int, Transform]]:
-    """The axes along which a command transforms one after the other, the last one first."""
-    if name == "fft":
-        sign = 1 if params.get("inverse") else -1
-        return [(axis % len(shape), Transform(shape[axis], sign)) for axis in reversed(params["axes"])]
-    axis = params["axis"] % len(shape)
-    return [(axis, Transform(shape[axis], -1, "in") if name == "rfft" else Transform(params["points"], 1, "out"))]
+def _complex(shape: _Shape, params: Mapping[str, Any]) -> list[tuple[int, Transform]]:
+    """The axes along which `fft` transforms one after the other, the last one first."""
+    sign = 1 if params.get("inverse") else -1
+    return [(axis % len(shape), Transform(shape[axis], sign)) for axis in reversed(params["axes"])]
+
+
+def _to_bins(shape: _Shape, params: Mapping[str, Any]) -> list[tuple[int, Transform]]:
+    return [(params["axis"] % len(shape), Transform(shape[params["axis"]], -1, "in"))]
+
+
+def _from_bins(shape: _Shape, params: Mapping[str, Any]) -> list[tuple[int, Transform]]:
+    return [(params["axis"] % len(shape), Transform(params["points"], 1, "out"))]
 
 
 def _is_long(axis: int, kind: Transform, shape: _Shape) -> bool:
@@ -234,20 +240,20 @@ def _is_long(axis: int, kind: Transform, shape: _Shape) -> bool:
     return axis == len(shape) - 1 and _split(kind) is not None
 
 
-def _workspace(name: str, specs: tuple[TensorSpec, ...], params: Mapping[str, Any], machine: Target) -> int:
+def _workspace(axes: _Axes, specs: tuple[TensorSpec, ...], params: Mapping[str, Any], machine: Target) -> int:
     shape, size = specs[0].shape, dtypes.real_dtype(specs[0].dtype).itemsize
-    kinds = _kinds(name, shape, params)
+    kinds = axes(shape, params)
     points = kinds[0][1].points * math.prod(n for axis, n in enumerate(shape) if axis != kinds[0][0])
     return 2 * size * points if any(_is_long(axis, kind, shape) for axis, kind in kinds) else 0
 
 
-def _native(name: str, step: Step, machine: Target) -> Native | None:
+def _native(axes: _Axes, step: Step, machine: Target) -> Native | None:
     source, target = step.inputs[0], step.outputs[0]
     real = dtypes.real_dtype(source.spec.dtype)
     shape, size = source.spec.shape, real.itemsize
     printer = Printer(step, machine, workspace=len(step.outputs) > 1)
     at = "%in0"
-    for axis, kind in _kinds(name, shape, step.params):
+    for axis, kind in axes(shape, step.params):
         elements = tuple(size if kind.real == side else 2 * size for side in ("in", "out"))
         parts = _split(kind) if _is_long(axis, kind, shape) else None
         if parts is not None and (source.strides[axis], target.strides[axis]) == elements:
@@ -263,5 +269,10 @@ def _native(name: str, step: Step, machine: Target) -> Native | None:
     return printer.native()
 
 
-for _name in ("fft", "rfft", "irfft"):
-    add_native(_name, partial(_native, _name), workspace=partial(_workspace, _name))
+def _add(name: str, axes: _Axes) -> None:
+    add_native(name, partial(_native, axes), workspace=partial(_workspace, axes))
+
+
+_add("fft", _complex)
+_add("rfft", _to_bins)
+_add("irfft", _from_bins)
