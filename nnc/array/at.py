@@ -10,7 +10,7 @@ from nnc.base import dtypes
 from nnc.commands.constants import full
 from nnc.commands.elementwise import div, neg, select
 from nnc.commands.indexing import fit_values, getitem, set_at
-from nnc.commands.promote import broadcast_to_shape
+from nnc.commands.promote import broadcast_to_shape, is_weak, with_weakness
 from nnc.errors import ArgumentError, DTypeError, user_error
 from nnc.errors.tracebacks import api_boundary
 from nnc.graph import spec_of
@@ -87,7 +87,7 @@ class AtPlace:
             problem = f"an array of {spec.dtype.name} cannot hold quotients."
             fix = "convert it first: x.astype('float32').at[...].divide(...)."
             raise user_error(DTypeError, "x.at[...].divide", problem, operands={"x": spec}, fix=fix)
-        one = full(shape=spec.shape, dtype=spec.dtype, value=1)
+        one = with_weakness(full(shape=spec.shape, dtype=spec.dtype, value=1), is_weak(self.array))
         return div(self.array, set_at(one, self.index, values, "mul", mode, unique_indices))
 
     @api_boundary

@@ -185,7 +185,7 @@ _METHODS = {"mul": "multiply"}
 
 
 def fit_values(x: Value, values: Any, where: str) -> Value:
-    """Converts `values` to the dtype of `x`.
+    """Converts `values` to the dtype of `x`; they are weak where both are.
 
     Raises:
         DTypeError: the dtype of x cannot hold the update.
@@ -202,7 +202,8 @@ def fit_values(x: Value, values: Any, where: str) -> Value:
         operands = {"x": spec_of(x), "values": given.name if is_weak(news) else spec_of(news)}
         fix = f"widen the array with x.astype('{wider}'), or convert the values with values.astype('{dtype.name}')."
         raise user_error(DTypeError, where, problem, operands=operands, fix=fix)
-    return astype(news, dtype, where)
+    weak = dtypes.joint_weakness([(dtype, is_weak(x)), (given, is_weak(news))])
+    return with_weakness(astype(news, dtype, where), weak)
 
 
 def _masked(x: Value, index: Any, news: Value) -> Value | None:

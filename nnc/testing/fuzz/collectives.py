@@ -36,7 +36,7 @@ class Collectives:
 
     def pmean(self, x: Any, axis_name: Names) -> Any:
         """The mean of all rows' values."""
-        return self.psum(x, axis_name) / self.axis_size(axis_name)
+        return self.psum(x / 1, axis_name) / self.axis_size(axis_name)  # sums of integers might wrap around
 
     def pmax(self, x: Any, axis_name: Names) -> Any:
         """The largest value."""

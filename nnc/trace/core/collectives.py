@@ -125,9 +125,10 @@ def pmean(x: T, axis_name: Names) -> T:
 
 
 def mean_over(x: Value, axes: Sequence[NamedAxis]) -> Value:
-    """Returns the mean over these axes; of the axes over which a float does not vary, nothing is summed."""
+    """Returns the mean over these axes; over the axes along which `x` does not vary nothing is summed."""
+    x = x if dtypes.is_inexact(x.spec.dtype) else x * 1.0  # a sum of integers might wrap around
     axes = [axis for axis in axes if _varies(x, axis)]
-    return x if not axes and dtypes.is_inexact(x.spec.dtype) else _sum(x, axes) / prod(axis.size for axis in axes)
+    return _sum(x, axes) / prod(axis.size for axis in axes) if axes else x
 
 
 def _extremum(where: str, command: Command, x: Any, axis_name: Names) -> Any:

@@ -267,3 +267,16 @@ def test_numbers_as_results_show_one_dtype() -> None:
         assert found.weak and found.dtype == np.asarray(found).dtype == nnp.float32, name
         assert (X[0] * found).dtype == nnp.float64 and (nnp.ones(2) * found.reshape(-1)[0]).dtype == nnp.float32, name
     assert float(results["compiled"]) == 0.01 and results["mapped"].tolist() == [0.01, 0.01]
+
+
+@pytest.mark.parametrize("name", ["set", "add", "subtract", "multiply", "divide", "min", "max", "power"])
+def test_updates_of_numbers_by_numbers_stay_weak_in_every_mode(name: str) -> None:
+    x = nnp.stack([0.1, 0.2])
+    for number in (0.3, 2, np.float64(0.3), x[0]):
+        found = [run(lambda x, a: getattr(x.at[:1], name)(a), x, number) for run in (RUNS["eagerly"], RUNS["compiled"])]
+        found.append(nnc.compile(lambda x, a=number: getattr(x.at[:1], name)(a))(x))
+        assert {(bool(y.weak), y.dtype, (y * nnp.ones(2)).dtype.name) for y in found} == {
+            (True, found[0].dtype, "float32")
+        }
+        np.testing.assert_allclose([y[0].item() for y in found], found[0][0].item(), rtol=1e-15)
+        assert not getattr(X.at[:1], name)(number).weak

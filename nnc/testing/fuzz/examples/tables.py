@@ -10,4 +10,4 @@ FREEDOM: dict[str, Freedom] = matrices.FREEDOM
 # Commands whose derivative is by definition not that of their values: differences do not approximate it.
 SURROGATES = frozenset({"gamma_draw", "log_gamma_draw"})
 # Commands that divide and rotate within, so that no float of their results is exact, not even a 0.
-ROUNDED = frozenset(matrices.EXAMPLES) - {"dot"}
+ROUNDED = frozenset(matrices.EXAMPLES) - {"dot"} | {"fft", "rfft", "irfft"}

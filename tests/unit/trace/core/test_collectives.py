@@ -407,3 +407,12 @@ def test_no_command_of_axes_is_left_in_the_graph_of_the_whole() -> None:
 
     graph = nnc.make_graph(f)(3.0, np.array([1.0, 2.0]))
     assert not {node.command.name for node in graph.walk()} & {"psum", "pvary"}
+
+
+@pytest.mark.parametrize("varies", [True, False])
+@pytest.mark.parametrize("run", [lambda f: f, nnc.compile])
+def test_means_of_integers_do_not_wrap_around(run: Any, varies: bool) -> None:
+    x = nnp.asarray([100, 120], "int8")
+    found = run(nnc.vmap(lambda v: nnc.pmean(v if varies else x, "i"), axis_name="i"))(x)
+    assert found.dtype == np.float32
+    assert found.tolist() == ([110.0, 110.0] if varies else [[100.0, 120.0]] * 2)
