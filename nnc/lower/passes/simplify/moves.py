@@ -70,16 +70,17 @@ def transpose_ones(x: Value, *, permutation: Axes) -> Any:
     return transpose(x, permutation=permutation), x if moved == x.shape else reshape(x, shape=moved)
 
 
-@rewrite_rule(root=broadcast_to, samples=[sample(MATRIX, shape=(2, 3))], when=lambda x, shape: x.shape == shape)
-def broadcast_to_itself(x: Value, *, shape: Axes) -> Any:
-    return broadcast_to(x, shape=shape), x
+def _spread(x: Value, shape: Axes, axes: Axes | None) -> Value:
+    return broadcast_to(x, shape=shape) if axes is None else broadcast_to(x, shape=shape, axes=axes)
 
 
 @rewrite_rule(
-    root=broadcast_to, samples=[sample(MATRIX, shape=(2, 3), axes=(0, 1))], when=lambda x, shape, axes: x.shape == shape
+    root=broadcast_to,
+    samples=[sample(MATRIX, shape=(2, 3)), sample(MATRIX, shape=(2, 3), axes=(0, 1))],
+    when=lambda x, shape, axes=None: x.shape == shape,
 )
-def broadcast_axes_to_itself(x: Value, *, shape: Axes, axes: Axes) -> Any:
-    return broadcast_to(x, shape=shape, axes=axes), x
+def broadcast_to_itself(x: Value, *, shape: Axes, axes: Axes | None = None) -> Any:
+    return _spread(x, shape, axes), x
 
 
 @rewrite_rule(
@@ -91,36 +92,22 @@ def broadcast_along_all_axes(x: Value, *, shape: Axes, axes: Axes) -> Any:
     return broadcast_to(x, shape=shape, axes=axes), broadcast_to(x, shape=shape)
 
 
-def _broadcast_twice(x: Value, first: Axes, second: Axes, inner: Axes | None, outer: Axes | None) -> Any:
-    """Joins both steps: the axes of the first are found among the axes of the second."""
-    a, b = broadcast_axes(len(x.shape), first, inner), broadcast_axes(len(first), second, outer)
-    return broadcast_to(x, shape=second, axes=tuple(b[axis] for axis in a))
-
-
-@rewrite_rule(root=broadcast_to, samples=[sample(spec((3,), "float32"), first=(1, 3), second=(4, 2, 3))])
-def broadcast_twice(x: Value, *, first: Axes, second: Axes) -> Any:
-    left = broadcast_to(broadcast_to(x, shape=first), shape=second)
-    return left, _broadcast_twice(x, first, second, None, None)
-
-
-@rewrite_rule(root=broadcast_to, samples=[sample(spec((3,), "float32"), first=(3, 2), second=(4, 3, 2), axes=(0,))])
-def broadcast_axes_then_leading(x: Value, *, first: Axes, second: Axes, axes: Axes) -> Any:
-    left = broadcast_to(broadcast_to(x, shape=first, axes=axes), shape=second)
-    return left, _broadcast_twice(x, first, second, axes, None)
-
-
-@rewrite_rule(root=broadcast_to, samples=[sample(spec((3,), "float32"), first=(2, 3), second=(2, 4, 3), axes=(0, 2))])
-def broadcast_leading_then_axes(x: Value, *, first: Axes, second: Axes, axes: Axes) -> Any:
-    left = broadcast_to(broadcast_to(x, shape=first), shape=second, axes=axes)
-    return left, _broadcast_twice(x, first, second, None, axes)
-
-
 @rewrite_rule(
-    root=broadcast_to, samples=[sample(spec((3,), "float32"), first=(3, 2), second=(3, 4, 2), inner=(0,), outer=(0, 2))]
+    root=broadcast_to,
+    samples=[
+        sample(spec((3,), "float32"), first=(1, 3), second=(4, 2, 3)),
+        sample(spec((3,), "float32"), first=(3, 2), second=(4, 3, 2), inner=(0,)),
+        sample(spec((3,), "float32"), first=(2, 3), second=(2, 4, 3), outer=(0, 2)),
+        sample(spec((3,), "float32"), first=(3, 2), second=(3, 4, 2), inner=(0,), outer=(0, 2)),
+    ],
 )
-def broadcast_axes_twice(x: Value, *, first: Axes, second: Axes, inner: Axes, outer: Axes) -> Any:
-    left = broadcast_to(broadcast_to(x, shape=first, axes=inner), shape=second, axes=outer)
-    return left, _broadcast_twice(x, first, second, inner, outer)
+def broadcast_twice(
+    x: Value, *, first: Axes, second: Axes, inner: Axes | None = None, outer: Axes | None = None
+) -> Any:
+    """The axes of the first are found among the axes of the second."""
+    a, b = broadcast_axes(len(x.shape), first, inner), broadcast_axes(len(first), second, outer)
+    left = _spread(_spread(x, first, inner), second, outer)
+    return left, broadcast_to(x, shape=second, axes=tuple(b[axis] for axis in a))
 
 
 def _inserted(x: TensorSpec, middle: Axes) -> Axes | None:
@@ -235,44 +222,30 @@ def _moved(axes: Axes, permutation: Axes) -> Axes:
 
 @rewrite_rule(
     root=dot,
-    samples=[sample(MATRIX, spec((4, 2), "float32"), p=(1, 0), contract=((1,), (1,)))],
-    when=lambda x, y, p, contract: _free_stay(x, p, contract[0]),
+    samples=[
+        sample(MATRIX, spec((4, 2), "float32"), p=(1, 0), contract=((1,), (1,))),
+        sample(CUBE, CUBE, p=(0, 2, 1), contract=((1,), (2,)), batch=((0,), (0,))),
+    ],
+    when=lambda x, y, p, contract, batch=((), ()): _free_stay(x, p, (*contract[0], *batch[0])),
 )
-def product_of_transpose(x: Value, y: Value, *, p: Axes, contract: AxesPair) -> Any:
-    left = dot(transpose(x, permutation=p), y, contract=contract)
-    return left, dot(x, y, contract=(_moved(contract[0], p), contract[1]))
+def product_of_transpose(x: Value, y: Value, *, p: Axes, contract: AxesPair, **batch: AxesPair) -> Any:
+    left = dot(transpose(x, permutation=p), y, contract=contract, **batch)
+    moved = {name: (_moved(axes[0], p), axes[1]) for name, axes in batch.items()}
+    return left, dot(x, y, contract=(_moved(contract[0], p), contract[1]), **moved)
 
 
 @rewrite_rule(
     root=dot,
-    samples=[sample(spec((4, 2), "float32"), MATRIX, p=(1, 0), contract=((1,), (1,)))],
-    when=lambda x, y, p, contract: _free_stay(y, p, contract[1]),
+    samples=[
+        sample(spec((4, 2), "float32"), MATRIX, p=(1, 0), contract=((1,), (1,))),
+        sample(CUBE, CUBE, p=(0, 2, 1), contract=((2,), (1,)), batch=((0,), (0,))),
+    ],
+    when=lambda x, y, p, contract, batch=((), ()): _free_stay(y, p, (*contract[1], *batch[1])),
 )
-def product_with_transpose(x: Value, y: Value, *, p: Axes, contract: AxesPair) -> Any:
-    left = dot(x, transpose(y, permutation=p), contract=contract)
-    return left, dot(x, y, contract=(contract[0], _moved(contract[1], p)))
-
-
-@rewrite_rule(
-    root=dot,
-    samples=[sample(CUBE, CUBE, p=(0, 2, 1), contract=((1,), (2,)), batch=((0,), (0,)))],
-    when=lambda x, y, p, contract, batch: _free_stay(x, p, (*contract[0], *batch[0])),
-)
-def batched_product_of_transpose(x: Value, y: Value, *, p: Axes, contract: AxesPair, batch: AxesPair) -> Any:
-    left = dot(transpose(x, permutation=p), y, contract=contract, batch=batch)
-    moved = dot(x, y, contract=(_moved(contract[0], p), contract[1]), batch=(_moved(batch[0], p), batch[1]))
-    return left, moved
-
-
-@rewrite_rule(
-    root=dot,
-    samples=[sample(CUBE, CUBE, p=(0, 2, 1), contract=((2,), (1,)), batch=((0,), (0,)))],
-    when=lambda x, y, p, contract, batch: _free_stay(y, p, (*contract[1], *batch[1])),
-)
-def batched_product_with_transpose(x: Value, y: Value, *, p: Axes, contract: AxesPair, batch: AxesPair) -> Any:
-    left = dot(x, transpose(y, permutation=p), contract=contract, batch=batch)
-    moved = dot(x, y, contract=(contract[0], _moved(contract[1], p)), batch=(batch[0], _moved(batch[1], p)))
-    return left, moved
+def product_with_transpose(x: Value, y: Value, *, p: Axes, contract: AxesPair, **batch: AxesPair) -> Any:
+    left = dot(x, transpose(y, permutation=p), contract=contract, **batch)
+    moved = {name: (axes[0], _moved(axes[1], p)) for name, axes in batch.items()}
+    return left, dot(x, y, contract=(contract[0], _moved(contract[1], p)), **moved)
 
 
 def _changes_places(x: TensorSpec, y: TensorSpec, contract: AxesPair, batch: AxesPair, p: Axes) -> bool:

@@ -76,6 +76,7 @@ def test_slopes_of_deviations_and_norms_do_not_depend_on_the_scale(scale: float)
 
 def phases_of(function: Any, *specs: TensorSpec) -> tuple[Phases, list[Any]]:
     graph = nnc.make_graph(function)(*(np.zeros(s.shape, s.dtype) for s in specs))
+    graph = graph.restrict(graph.outputs)  # the square of a norm is read by nobody
     return Phases.of(graph, Domain.of(graph), guarded=True), [n.outputs[0] for n in graph.nodes if is_reduction(n)]
 
 
