@@ -76,7 +76,6 @@ def test_slopes_of_deviations_and_norms_do_not_depend_on_the_scale(scale: float)
 
 def phases_of(function: Any, *specs: TensorSpec) -> tuple[Phases, list[Any]]:
     graph = nnc.make_graph(function)(*(np.zeros(s.shape, s.dtype) for s in specs))
-    graph = graph.restrict(graph.outputs)  # the square of a norm is read by nobody
     return Phases.of(graph, Domain.of(graph), guarded=True), [n.outputs[0] for n in graph.nodes if is_reduction(n)]
 
 
@@ -85,7 +84,7 @@ MATRIX = TensorSpec((8, 32), np.dtype("float32"))
 
 def test_the_sums_of_scaled_rows_are_guarded_and_that_of_usual_ones_is_not() -> None:
     phases, sums = phases_of(lambda x: nnp.linalg.norm(x, axis=1), MATRIX)
-    assert [s in phases.guards for s in sums] == [False, True, True]
+    assert [s in phases.guards for s in sums] == [False, True, True, False, False]  # two are there for derivatives
     assert phases.rank[sums[0]] == 1
     assert phases.rank[sums[1]] == 2
 
