@@ -45,8 +45,9 @@ class OncePerGraph(ABC):
 
     def renew(self, node: Node, renamed: dict[Symbol, Symbol]) -> Node:
         """Returns the node with rewritten sub-graphs and renamed inputs; the node itself where neither changes."""
-        node = with_renamed(node, renamed)
-        graphs = tuple(map(self.graph, node.graphs)) if node.graphs else ()
+        if not node.graphs and renamed.keys().isdisjoint(node.inputs):  # as of most nodes in most passes
+            return node
+        node, graphs = with_renamed(node, renamed), tuple(map(self.graph, node.graphs))
         return node if graphs == node.graphs else node.update(graphs=graphs)
 
 

@@ -4,10 +4,12 @@ import importlib
 import importlib.util
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import nnc
+from nnc.backends.cpu.compiler.elf import is_supported
 
 
 def run(code: str) -> str:
@@ -67,6 +69,35 @@ def test_a_trivial_call_loads_few_modules() -> None:
     families = ("attention", "sorts", "pooling", "products", "onednn", "blas", "mpi", "cuda")
     backends = [name.split(".") for name in loaded if name.startswith("nnc.backends.")]
     assert [name for name in backends if not set(families).isdisjoint(name)] == []
+
+
+def test_another_process_loads_llvm_while_passes_and_kernels_are_imported(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    if not is_supported():
+        pytest.skip("LLVM is loaded in this process here")
+    monkeypatch.setenv("NNC_CACHE_DIR", str(tmp_path))
+    code = """
+import subprocess, sys, nnc
+there = []
+class Popen(subprocess.Popen):
+    def __init__(self, *args, **options):
+        there.append({name for name in sys.modules if name.startswith("nnc.")})
+        super().__init__(*args, **options)
+subprocess.Popen = Popen
+nnc.compile(lambda x: x + 1)
+print(len(there), "nnc.lower.phases" in sys.modules, *sorted(there[0]))
+"""
+    count, is_imported, *there = run(code).split()
+    assert (count, is_imported) == ("1", "True")
+    rooms = (
+        "nnc.lower.passes",
+        "nnc.lower.plan",
+        "nnc.backends.cpu.kernels",
+        "nnc.trace.loops",
+        "nnc.compiled.executable",
+    )
+    assert [name for name in there if name.startswith(rooms)] == []
 
 
 @pytest.mark.parametrize("name", ["numpy", "tree", "graph"])
