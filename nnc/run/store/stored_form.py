@@ -147,8 +147,8 @@ def _fields(record: Any) -> tuple[Any, ...]:
 
 
 class _Writer:
-    """Encodes values as trees: a tuple as a list, all but plain values as a tuple of a tag and what is told of them; collects the
-    tables.
+    """Encodes values as trees: a tuple as a list, all but plain values as a tuple of a tag and the fields, or the position
+    in a table; collects the tables.
     """
 
     def __init__(self, sources: Sequence[SourceLine] = ()) -> None:
