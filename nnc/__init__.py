@@ -77,6 +77,6 @@ _NOW = ("Array", "asarray", "devices", "dynamic_slice", "dynamic_update_slice", 
 
 __all__ = tuple(sorted((*_NOW, *_LATER)))
 
-if not TYPE_CHECKING:  # to which a name that is not there would be one of type Any
+if not TYPE_CHECKING:  # with __getattr__, they would take a wrong name for one of type Any
     __getattr__, __dir__ = public_names("nnc", _LATER)
     tree.__getattr__, tree.__dir__ = public_names("nnc.tree", {"at": "nnc.tree.edits", "ravel": "nnc.numpy.ravelling"})

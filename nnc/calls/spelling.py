@@ -124,7 +124,7 @@ def spelled(function: F) -> F:
     if vars(function).get("is_spelled"):
         return function
     plain: Any = inspect.unwrap(function)
-    code = plain.__code__  # a signature of each of some hundred functions would slow the import down
+    code = plain.__code__  # inspect.signature on hundreds of functions would slow the import
     first, last = code.co_argcount, code.co_argcount + code.co_kwonlyargcount
     placed = list(code.co_varnames[: code.co_posonlyargcount])
     names = [name for name in code.co_varnames[code.co_posonlyargcount : last] if name != "self"]

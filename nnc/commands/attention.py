@@ -305,7 +305,7 @@ def _jvp(
 
 
 def _finite_or_0(x: Value) -> Value:
-    """Replaces what is not finite by 0. The logarithms of the sums tell of the queries that attend to it."""
+    """Replaces infinities and NaN by 0. The logarithms of the sums tell of the queries that attend to it."""
     return ew.select(ew.isfinite(x), x, constants.full_like(x, 0))
 
 

@@ -43,7 +43,9 @@ isolated = _register("isolated")
 checkpoint = _register("checkpoint")  # graphs: (function,); reverse mode recomputes it
 # Commands that users' rules run are not known before the rules are asked, so they may raise.
 custom_jvp = _register("custom_jvp", refuses=True)  # rule: (primals, tangents) -> (outputs, tangents)
-custom_vjp = _register("custom_vjp", refuses=True)  # rule: likewise, with tangents that only transpose
+custom_vjp = _register(
+    "custom_vjp", refuses=True
+)  # rule: the same form; its tangents can be transposed, but not run forward
 # graphs: (the algorithm,); rule: the system that it solves (nnc.trace.core.implicit), by which it is differentiated.
 linear_solve = _register("linear_solve", refuses=True)
 

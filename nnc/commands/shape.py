@@ -1,4 +1,4 @@
-"""Commands that move elements without computing: views (`alias` = 'view'), joins and padding.
+"""Commands that move elements without computing: views (column `alias`), joins and padding.
 
 All are linear; a view's transpose scatters into zeros, a broadcast's sums.
 """

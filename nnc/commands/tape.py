@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from threading import RLock
 from typing import Any
 
 import numpy as np
@@ -27,26 +28,27 @@ Handles = tuple[tuple[int, ...], ...]  # the leading axes of each tape that a lo
 class Spare:
     """Arrays of rows that one program's calls use one after the other: the system takes long to give fresh memory."""
 
-    MOST_BYTES = 1 << 26  # of an array; larger ones go back to the system
-    MOST = 4  # arrays of one spec, for calls at the same time
+    MOST_BYTES = 1 << 26  # of all of them; others go back to the system
 
     def __init__(self) -> None:
         self._arrays: dict[Any, list[NDArray]] = {}
+        self._bytes = 0
+        self._lock = RLock()  # a tape may be dropped, and give memory back, while another one takes some
 
     def take(self, count: int, shape: tuple[int, ...], dtype: Any) -> NDArray:
         """Returns an array of at least `count` rows, which may hold anything."""
-        arrays = self._arrays.setdefault((shape, dtype), [])
-        try:
-            rows = arrays.pop()
-        except IndexError:
-            return _rows_of(count, shape, dtype)
-        return rows if len(rows) >= count else _rows_of(count, shape, dtype)
+        with self._lock:
+            arrays = self._arrays.get((shape, dtype))
+            rows = arrays.pop() if arrays else None
+            self._bytes -= 0 if rows is None else rows.nbytes
+        return _rows_of(count, shape, dtype) if rows is None or len(rows) < count else rows
 
     def give(self, rows: NDArray) -> None:
         """Takes an array back that nobody reads or writes any more."""
-        arrays = self._arrays.setdefault((rows.shape[1:], rows.dtype), [])
-        if rows.nbytes <= self.MOST_BYTES and len(arrays) < self.MOST:
-            arrays.append(rows)
+        with self._lock:
+            if self._bytes + rows.nbytes <= self.MOST_BYTES:
+                self._arrays.setdefault((rows.shape[1:], rows.dtype), []).append(rows)
+                self._bytes += rows.nbytes
 
 
 class Tape:

@@ -72,6 +72,7 @@ def make_compiled(
 
 
 _REUSED = "the last call reused a program"
+_UNCOMPILED = "the last call was within a transform that is not compiled itself, so its commands ran one by one: compile the transform"
 _SHORTCUTS = 256  # of one function: patterns of calls that have a fast path
 
 
@@ -121,6 +122,7 @@ class Compiled(Generic[P, R_co]):
                 executable = None
                 if recorder is not None:
                     return recorder.evaluate(self, *args, **kwargs)
+                self._reason = _UNCOMPILED
             else:
                 is_first = call.key not in self._entries
                 with deferring() if is_first else nullcontext():

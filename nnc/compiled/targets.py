@@ -1,7 +1,7 @@
 """The kinds of devices that nnc has of its own: one record each, registered when this module is imported.
 
-No other file names modules of nnc by strings: a record says which module has kernels, a compiler and programs, so that importing
-nnc loads none of them.
+No other file but `nnc/__init__.py` names modules of other rooms by strings: a record says which module has kernels, a compiler and
+programs, so that importing nnc loads none of them.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Figures of a kind of machine by which lowering and kernels choose.
 
 The records' own values are those of processors with vectors of 256 or 512 bits, as x86-64 has them, measured on AMD Zen 4 and
-Intel Granite Rapids with two cores. A figure without a reason beside it was found by trial; how far it may go without harm was not
-written down. `nnc.device.targets` has the machines: what a system tells, and where cores of another kind differ. Values of `Grids`
-follow from an H100's data sheet, and were not measured.
+Intel Granite Rapids with two cores. A figure without a reason beside it was found by trial; how far it may go without harm was
+not written down. `nnc.device.targets` has the machines: the figures that a system tells, and those in which cores of another kind
+differ. Values of `Grids` follow from an H100's data sheet, and were not measured.
 """
 
 from __future__ import annotations

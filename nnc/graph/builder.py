@@ -1,4 +1,4 @@
-"""Builds graphs, by hand or for a trace. The only mutable thing of the graph layer."""
+"""Builds graphs, by hand or for a trace. Graphs themselves do not change."""
 
 from __future__ import annotations
 

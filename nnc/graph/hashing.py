@@ -141,7 +141,7 @@ def _tokens(graph: Graph, encode: Encode) -> list[Any]:
     constants = graph.constants
     numbers: dict[Symbol, str] = {}
     specs: dict[TensorSpec, str] = {}
-    settings: dict[int, list[Any]] = {}  # of nodes with the same parameters, by the identity of these, there are many
+    settings: dict[int, list[Any]] = {}  # by the identity of the parameters, which many nodes share
 
     def number(symbol: Symbol) -> str:
         """Returns the number of a symbol that appears; its spec is beside it, and of a constant the elements."""

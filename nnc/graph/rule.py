@@ -74,7 +74,7 @@ def sample(*specs: TensorSpec, **params: Any) -> Sample:
 
 
 # Facts about a tensor that are quick to see: the command that writes it (None: a constant), and the number that it is or that its
-# writer reads first. A tensor of one number is a broadcast of it: most sites with another number than a rule's are told by this.
+# writer reads first. A tensor of one number is a broadcast of it: this rejects most places whose number differs from the rule's.
 Kind = tuple[Command | None, Any]
 
 

@@ -64,7 +64,7 @@ def dot_product_attention(
             heads share one.
         value: (..., S, heads, features), as many heads as `key`.
         bias: added to the scores; broadcasts to (..., heads, T, S).
-        mask: bools that broadcast to (..., heads, T, S); where it is False nothing is attended to.
+        mask: bools that broadcast to (..., heads, T, S); where it is False nothing is attended to, not even NaN.
         scale: 1 / sqrt(features) by default.
         is_causal: s > t is masked.
         query_seq_lengths: (...), how many queries of each example are no padding.

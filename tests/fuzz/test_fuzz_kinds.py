@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 import nnc
 import nnc.numpy as nnp
+from nnc.commands.elementwise import convert
 from nnc.testing.fuzz.campaign import Settings, run_program, shrunk
 from nnc.testing.fuzz.check import check
 from nnc.testing.fuzz.derived import second_derivative
@@ -138,6 +140,35 @@ def test_a_number_that_does_not_fit_may_pass_where_nothing_reads_the_result(read
     found = check(whole, silent)
     assert (found is None) if read == "a" else (found is not None and found.kind == "silence")
     assert check(whole, mode("compiled")) is None
+
+
+def test_a_number_that_wraps_around_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = subject(
+        (Input("x", (2,), "int8", "grid", 1), number(3, 300, 5)), Step("y", "{0} * {1}", (Ref("x"), Ref("n")))
+    )
+    assert check(whole, mode("compiled")) is None
+    again = replace(whole)
+    monkeypatch.setattr("nnc.commands.promote.fit", lambda x, dtype, where: convert(x, dtype=dtype))
+    found = check(again, mode("compiled"))
+    assert found is not None and found.kind == "silence"
+
+
+def test_a_counter_that_wraps_around_in_comparisons_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    call = "nnc.fori_loop(254, 258, lambda i, x: nnp.where(x < i, x, x // 2), {0})"
+    whole = subject((Input("x", (3,), "int8", "grid", 1),), Step("y", call, (Ref("x"),)))
+    assert check(whole, mode("unspecialised")) is None
+    monkeypatch.setattr("nnc.commands.promote.compare_beyond", lambda command, operands: None)
+    monkeypatch.setattr("nnc.commands.promote.fit", lambda x, dtype, where: convert(x, dtype=dtype))
+    found = check(whole, mode("unspecialised"))
+    assert found is not None and found.kind == "value"
+
+
+def test_commands_that_want_equal_dtypes_get_no_numbers_in_place_of_weak_arrays() -> None:
+    inputs = (Input("x", (), "float32", "number", 1), Input("y", (), "float32", "grid", 2))
+    steps = [Step("z", call, (Ref("y"), Ref("x"))) for call in ("command('hypot')({0}, {1})", "nnp.hypot")]
+    raw, public = (subject(inputs, step) for step in steps)
+    assert not mode("numbers").applies(raw) and mode("numbers").applies(public)
+    assert check(public, mode("numbers")) is None and check(raw, mode("compiled")) is None
 
 
 def test_a_number_that_loses_digits_is_found() -> None:

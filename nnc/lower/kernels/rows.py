@@ -15,10 +15,9 @@ from nnc.graph import Node, Symbol
 from nnc.lower.kernels.builder import Slot, Value, known_integer
 from nnc.lower.kernels.cascade import Bound, Cut, cut_of, pieces
 from nnc.lower.kernels.kernel_ir import Nest
-from nnc.lower.kernels.masks import first_lanes
 from nnc.lower.kernels.reductions import across, combine, dtype_of_total, identity, loses_digits, rounded
 from nnc.lower.kernels.row_phases import Guard
-from nnc.lower.kernels.values import Scope, Values
+from nnc.lower.kernels.values import Scope, Values, first_lanes
 
 
 class NestRows(Values):

@@ -23,9 +23,7 @@ from nnc.graph import Graph, GraphBuilder, Symbol, TensorSpec, reference
 from nnc.graph.registry import effect
 
 MOST_ROWS = 1024  # iterations; a call of a program takes some 20 µs, so it adds 0.02 µs to each
-STACK_BYTES = (
-    1 << 16
-)  # of all stacks of a segment: the least memory that tapes take; writing it takes as long as a call
+STACK_BYTES = 1 << 16  # of a segment's stacks: to write it takes as long as a call. A running loop's tapes take no less
 _ONE = np.int64(1)
 
 
@@ -53,10 +51,8 @@ def run_while(
         step += int(done)
         _keep(kept, stacks, results[len(results) - tapes :], step)
         if not goes_on:
-            for tape in kept:
-                tape.trim()
             exits = results[carries : len(results) - tapes]
-            return [*carried, *exits, np.asarray(step, np.int64), *as_handles(kept, handles)]
+            return [*carried, *exits, np.asarray(step, np.int64), *as_handles(_trimmed(kept), handles)]
         check_steps(step, max_steps)
 
 
@@ -86,7 +82,13 @@ def run_scan(
         _keep(kept, stacks, results[carries:], total)
         for memory in lent:
             spare.give(memory)
-    return [*carried, *as_handles(kept, handles)]
+    return [*carried, *as_handles(_trimmed(kept), handles)]
+
+
+def _trimmed(tapes: Sequence[Tape]) -> Sequence[Tape]:
+    for tape in tapes:
+        tape.trim()
+    return tapes
 
 
 def _keep(tapes: Sequence[Tape], stacks: Sequence[NDArray], results: Sequence[NDArray], length: int) -> None:

@@ -160,7 +160,7 @@ class Classes:
         """Whether the two, one a move of the other, hold the same value from `first` to `end`.
 
         The target holds the value that the source had at the last move. Hence it suffices that meanwhile nothing else is
-        written to either, or by a step that may read both to a class of theirs.
+        written to either, and that no step which may read both writes to the class of either.
         """
         live, both = self.live, (source, target)
         if not all(any(a <= first and end <= b for a, b in live.intervals[tensor]) for tensor in both):

@@ -147,8 +147,8 @@ def _fields(record: Any) -> tuple[Any, ...]:
 
 
 class _Writer:
-    """Encodes values as trees: a tuple as a list, all but plain values as a tuple of a tag and the fields, or the position
-    in a table; collects the tables.
+    """Encodes values as trees: a tuple as a list, all but plain values as a tuple of a tag and their parts; collects the
+    tables.
     """
 
     def __init__(self, sources: Sequence[SourceLine] = ()) -> None:
@@ -221,7 +221,7 @@ class _Packed(Sequence[Any]):
         return marshal.loads(self._rows[position])
 
 
-class _Reader:
+class _FormReader:
     """Reads values of trees; views and steps when they are first wanted."""
 
     def __init__(self, tree: Tree, sources: Sequence[SourceLine] = ()) -> None:
@@ -287,7 +287,7 @@ class StoredProgram:
     def outside(self) -> ProgramAbi | None:
         """The outer form of the compiled program, enough to call it; None where it is not compiled."""
         tree = self.head.get("outside")
-        return None if tree is None else _Reader(tree).value(tree["value"])
+        return None if tree is None else _FormReader(tree).value(tree["value"])
 
     @cached_property
     def body(self) -> Tree:
@@ -304,9 +304,9 @@ class StoredProgram:
         return found
 
     @cached_property
-    def reader(self) -> _Reader:
+    def reader(self) -> _FormReader:
         """The reader of the tables."""
-        return _Reader(self.body, self._sources)
+        return _FormReader(self.body, self._sources)
 
     def program(self, choose: Choose, compiler: Compiler | None, machine: Target) -> Program | None:
         """Returns the program; None where `choose` gives other kernels than it was stored with."""

@@ -174,7 +174,8 @@ def _silence(subject: Subject, mode: Mode, refused: str) -> Finding | None:
     """The finding that a mode computes with a number that references refuse, and that results depend on."""
     with suppress(NncError):
         read = run_passes(subject.graph, names_of(SIMPLIFYING), Options())
-        if all(node.command is not fit for node in read.walk()):
+        traced, left = (any(node.command is fit for node in graph.walk()) for graph in (subject.graph, read))
+        if traced and not left:
             return None  # nothing reads it: programs leave it out
     try:
         execute(subject.source(mode.source(subject)))

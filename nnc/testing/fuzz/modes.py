@@ -258,6 +258,12 @@ def _takes_weak(subject: Subject) -> bool:
     return floats == {"float32"} and plain and not any(step.blocks for step in subject.program.body.steps)
 
 
+def _takes_numbers(subject: Subject) -> bool:
+    """Whether numbers may take the place of weak arrays, which have fewer bits in memory: commands want dtypes that are equal."""
+    has_numbers = any(x.kind == "number" for x in subject.program.inputs)
+    return has_numbers and not any("command(" in call for call in subject.program.calls())
+
+
 _FORMULA = re.compile(r"(nnp|nn|nnc\.scipy\.special)\.(?!.*(array|full|space|spacing|nextafter|like))|\{0\} [-+*/]+ ")
 
 
@@ -324,7 +330,7 @@ MODES = (
     Mode("unspecialised", unspecialised, _says("return 2 * [program(*inputs(k)) for k in (0, 1, 2, 0)]")),
     Mode("interpreted", interpreted),
     Mode("guard", guarded, ONCE_EACH),
-    Mode("numbers", _says(NUMBERS), ONCE_EACH, applies=lambda subject: any(x.kind == "number" for x in subject.program.inputs)),
+    Mode("numbers", _says(NUMBERS), ONCE_EACH, applies=_takes_numbers),
     Mode("streams", compiled(", streams=3")),
     Mode("contract", compiled(", contract=True")),
     Mode("flushed", compiled(", flush_denormals=True"), flushes=True),

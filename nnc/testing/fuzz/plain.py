@@ -210,7 +210,7 @@ def _settled(fun: Fun, step: Fun, init: Any) -> Any:
 
 
 def _repeated(step: Fun, carry: Any, numbers: Iterable[int]) -> Any:
-    """The last carry. What follows a carried value has its dtype, and its weakness."""
+    """The last carry. Each following value has the dtype and the weakness of the carried one."""
     for i in numbers:
         carry = tree.map(
             lambda x, like: with_weakness(as_value(astype(x, as_value(like).spec.dtype)), is_weak(like)),

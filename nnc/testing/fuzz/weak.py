@@ -82,8 +82,8 @@ _MEETINGS = (
     ("nnc.scan(lambda n, x: (n * 0.7, n * x), {1}, nnp.ravel({0})[:5])[1]", 6.0, "float"),
     ("nnc.scan(lambda n, x: (n + 1, n > x), {1}, nnp.ravel({0})[:5])[1]", 5.0, "whole"),
     ("nnc.fori_loop(0, 3, lambda i, s: (s[0] + 1, nnp.where(s[1] < s[0], s[1] // 2, s[1])), ({1}, {0}))[1]", 6.0, "whole"),
-    ("nnc.fori_loop(298, 301, lambda i, x: nnp.where(x < i, x, x // 2), {0})", 4.0, "whole"),
-    ("nnc.while_loop(lambda s: s[0] < 302, lambda s: (s[0] + 1, nnp.where(s[1] < s[0], s[1], s[1] // 2)), (299, {0}))[1]",
+    ("nnc.fori_loop(254, 258, lambda i, x: nnp.where(x < i, x, x // 2), {0})", 4.0, "whole"),
+    ("nnc.while_loop(lambda s: s[0] < 258, lambda s: (s[0] + 1, nnp.where(s[1] < s[0], s[1], s[1] // 2)), (255, {0}))[1]",
      5.0, "whole"),
     ("nnc.fori_loop(0, 3, lambda i, s: (s[0] * 0.5, s[1] + s[0] * s[1]), ({1}, {0}))[1]", 5.0, "float"),
 )  # fmt: skip

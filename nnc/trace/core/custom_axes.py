@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from nnc.array.array import as_value
 from nnc.base.context import get_context, new_level, set_context
@@ -28,8 +28,7 @@ Settle = Callable[
 ]  # from the axes of results to those that they are made to vary over
 
 
-@dataclass(frozen=True, slots=True)
-class Traced:
+class Traced(NamedTuple):
     """A function traced for one place: its graph, whose first inputs are the numbers of the place, and for each result the axes
     over which it varies and whether it is weak.
     """

@@ -104,7 +104,7 @@ class _Extension:
         known = {tuple([of.get(s) for of, s in zip(roots, x.inner, strict=True)]) for x in rows}
         for x in self.loop.rows:
             is_root = any(s in f for s, f in zip(x.inner, found, strict=True))
-            if is_root and dtypes.is_float(x.result.spec.dtype) and x.inner not in known:
+            if is_root and x.result.spec.dtype in dtypes.FLOATS and x.inner not in known:
                 self.handed[x.result] = Symbol(x.result.spec)
                 rows.append(Yield(tuple([self._hand(i, s) for i, s in enumerate(x.inner)]), self.handed[x.result]))
         return tuple(rows)
@@ -166,4 +166,4 @@ def _roots_in(graph: Graph, roots: Set[Symbol]) -> set[Symbol]:
             found.update(node.outputs if root_of[node.command][0] == 2 else ())
         elif not found.isdisjoint(node.inputs) and keeps_roots(node):
             found.update(node.outputs)
-    return {x for x in found if dtypes.is_float(x.spec.dtype)}
+    return {x for x in found if x.spec.dtype in dtypes.FLOATS}

@@ -143,6 +143,15 @@ def test_products_of_matrices_of_roots_by_themselves() -> None:
         np.testing.assert_array_equal(np.asarray(got), np.asarray(want))
 
 
+@pytest.mark.parametrize("around", [name for name in AROUND if "compile" not in name and "vmap" not in name])
+def test_roots_from_elsewhere_within_a_named_axis(around: str) -> None:
+    def loss(v: Any) -> Any:
+        row = lambda w: nnc.psum(nnp.sum(AROUND[around](nnp.linalg.norm)(w) ** 2), "i")
+        return nnc.vmap(row, axis_name="i")(v * f([[1.0, 1.0], [2.0, 2.0]]))[0]
+
+    np.testing.assert_allclose(np.asarray(nnc.hessian(loss)(f([0.0, 0.0]))), 10 * EYE)
+
+
 def test_loops_that_hand_out_no_roots_stay_as_they_are() -> None:
     def loss(v: Any) -> Any:
         return nnc.scan(lambda c, x: (c + abs(x), abs(c) ** 2), f(0.0), v)[1].sum()

@@ -14,7 +14,7 @@ import nnc
 import nnc.numpy as nnp
 
 Step = Callable[[Any, Any], tuple[Any, Any]]
-Loop = Callable[[Step, Any, Any], tuple[Any, Any]]  # the last carry, and what is stacked; None where a loop has none
+Loop = Callable[[Step, Any, Any], tuple[Any, Any]]  # the last carry, and the stacked values; None where a loop has none
 Kinds = tuple[str, str, str]  # of the carried, the stacked and the captured value
 COUNT = 3
 
@@ -107,7 +107,7 @@ def check_same(found: Any, wanted: Any, digits: float) -> None:
 
 
 def _reference(loop: str, step: Step, carry: Any, xs: Any) -> tuple[Any, Any]:
-    """What a loop gives of the program written out."""
+    """The results of a loop, of the program written out."""
     last, rows = written_out(step, carry, xs)
     return None if "map" in loop else last, None if "_loop" in loop else rows
 

@@ -28,9 +28,9 @@ from nnc.graph.kernels import KernelFactory
 from nnc.lower.kernels.axes import Axes
 from nnc.lower.kernels.builder import Code, Value, has_code
 from nnc.lower.kernels.llvm import print_graph
-from nnc.lower.kernels.masks import first_lanes
 from nnc.lower.kernels.native import Native, Texts
 from nnc.lower.kernels.threefry import random_word
+from nnc.lower.kernels.values import first_lanes
 from nnc.lower.plan.stages import Step, View
 
 CALL = 1 << 14  # elements; a call of few costs as much of that, so that the kernel runs from the sixteenth on

@@ -9,7 +9,7 @@ from nnc.backends.printer import Bound, times
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
 from nnc.lower.kernels.builder import Code, Value
-from nnc.lower.kernels.masks import first_lanes, known_lanes
+from nnc.lower.kernels.values import first_lanes, known_lanes
 
 if TYPE_CHECKING:
     from nnc.backends.products import Axis

@@ -107,7 +107,7 @@ def complex_cosh(z: Complex) -> Complex:
 
 
 def complex_tanh(z: Complex) -> Complex:
-    """tanh z = (sinh a cosh a + i sin b cos b) / (sinh² a + cos² b)."""
+    """tanh z = (sinh a cosh a + i sin b cos b) / (sinh² a + cos² b); at infinite a, 0 has the sign of b (array API standard)."""
     a, b = _wide(z)
     size = absolute(a)
     is_far = size > _ALONE
@@ -117,7 +117,7 @@ def complex_tanh(z: Complex) -> Complex:
     real = copysign(where(is_far, 1, s * c / below), a)
     imag = sine * cosine * where(is_far, exp(size * -2) * 4, 1 / below)
     real = where(~_is_finite(b) & ~_is_infinite(a) & ~a.equals(0), math.nan, where(a.equals(0), a, real))
-    imag = where(_is_infinite(a) & ~_is_finite(b), copysign(b.constant(0), b), where(b.equals(0), b, imag))
+    imag = where(_is_infinite(a), copysign(b.constant(0), b), where(b.equals(0), b, imag))
     return Complex(where(a.is_nan(), a, real), imag)
 
 

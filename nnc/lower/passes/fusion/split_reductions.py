@@ -15,7 +15,7 @@ from nnc.graph.passes import Fact
 from nnc.graph.registry import alias, effect, scalar
 from nnc.graph.remake import Remake, rewritten
 
-_LESS = 8  # times smaller than its own operand an operand of a total is at least
+_LESS = 8  # an operand of a total must be at least so many times smaller than its own operand
 _NODES = 32  # that are looked at to find the terms of a sum's operand
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from nnc.base.dtypes import TAPE
 from nnc.base.options import Options
@@ -99,8 +99,7 @@ def _read_whole(loop: Loop) -> list[Symbol]:
     return [*loop.lead, *(x.operand for x in loop.carries), *(x.operand for x in loop.captured)]
 
 
-@dataclass(frozen=True, slots=True)
-class _RowPlan:
+class _RowPlan(NamedTuple):
     """The plan of saved rows: `kept` are the rows to write, some of them new; `tensors` is where symbols of the iterations lie."""
 
     loop: Loop
@@ -108,7 +107,7 @@ class _RowPlan:
     dropped: Mapping[Symbol, Symbol]  # the result of a row, and the symbol of the iteration that it held
     tensors: Mapping[Symbol, Symbol]
     readers: Mapping[int, Loop]
-    producers: Mapping[Symbol, Node] = field(repr=False)
+    producers: Mapping[Symbol, Node]
 
     def writer(self) -> Node:
         """Returns the loop with the rows that are kept."""

@@ -43,7 +43,7 @@ def parts(graph: Graph, options: Options) -> Graph:
 
 
 def _slice(node: Node, known: KnownJoins) -> Found:
-    """Returns a slice of a join that lies within one part is a slice of that part."""
+    """Replaces a slice that lies within one part of a join by a slice of that part."""
     join = known.writers.get(node.inputs[0])
     if join is None or join.command not in joined or not node.outputs[0].spec.size:
         return None

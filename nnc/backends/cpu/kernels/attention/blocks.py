@@ -16,8 +16,8 @@ from nnc.base import dtypes
 from nnc.base.dtypes import DType
 from nnc.device.target import Target
 from nnc.lower.kernels.builder import Code, Value
-from nnc.lower.kernels.masks import first_lanes
 from nnc.lower.kernels.native import Native
+from nnc.lower.kernels.values import first_lanes
 
 # Rows of a tile by its vectors, so that sums take half of the registers or more where there are enough vectors.
 _FEW = {1: 8, 2: 4}  # of 16 registers

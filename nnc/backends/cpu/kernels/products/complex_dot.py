@@ -52,7 +52,7 @@ class _RealProduct:
         return cls((sides[0], sides[1], out), given, doubled, free)
 
     def offsets(self) -> list[int]:
-        """Where the operands and the result lie in the workspace, and its size."""
+        """Offsets of the operands and of the result in the workspace, and its size."""
         found = [0]
         for spec in self.specs:
             found.append(found[-1] + -(-spec.nbytes // _ALIGNMENT) * _ALIGNMENT)

@@ -7,7 +7,6 @@ for each of its registers.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -92,14 +91,12 @@ class _FusedFinish(NamedTuple):
                     write_row(code, moved[k], v * lanes, along_columns[k], value, mask, unit)
 
 
-@dataclass(frozen=True)
 class _Reader:
     """The values of inputs, one for each vector of a row."""
 
-    code: Code
-    lanes: int
-    masks: Sequence[Value | None]
-    known: dict[Symbol, list[Value]] = field(default_factory=dict)
+    def __init__(self, code: Code, lanes: int, masks: Sequence[Value | None]) -> None:
+        self.code, self.lanes, self.masks = code, lanes, masks
+        self.known: dict[Symbol, list[Value]] = {}
 
     def read(self, symbol: Symbol, pointer: str, step: int) -> None:
         """Reads a row, whose elements lie `step` bytes apart."""

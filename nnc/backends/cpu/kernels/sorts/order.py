@@ -18,7 +18,7 @@ from nnc.base.dtypes import DType
 from nnc.device.target import Target
 from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.kernels.keys import Element, comes_before, load_element, place_of, select_element, store_element
-from nnc.lower.kernels.masks import first_lanes
+from nnc.lower.kernels.values import first_lanes
 
 
 @dataclass(frozen=True, slots=True)

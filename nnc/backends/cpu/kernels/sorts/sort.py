@@ -21,8 +21,8 @@ from nnc.device.target import Target
 from nnc.graph import TensorSpec
 from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.kernels.keys import has_keys, is_ambiguous, store_element
-from nnc.lower.kernels.masks import known_lanes
 from nnc.lower.kernels.native import Native
+from nnc.lower.kernels.values import known_lanes
 from nnc.lower.plan.stages import Step
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -153,7 +153,6 @@ def _in_one_round(kind: Transform, real: DType, views: tuple[View, View], axis: 
 # -- two rounds --------------------------------------------------------------------------------------------------------
 
 
-@cache
 def _split(kind: Transform) -> tuple[int, int] | None:
     """The points of the two rounds of a long transform; None for one round."""
     n = kind.points

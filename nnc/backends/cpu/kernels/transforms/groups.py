@@ -16,7 +16,7 @@ from nnc.lower.kernels.builder import Code
 
 @dataclass(frozen=True)
 class Placing:
-    """Where numbers lie: bytes from point to point, from lane to lane, and from real to imaginary part (0: there is none)."""
+    """The layout of numbers: bytes from point to point, from lane to lane, and from real to imaginary part (0: there is none)."""
 
     point: int
     lane: int
@@ -29,7 +29,7 @@ class Placing:
 
 @dataclass(frozen=True)
 class SideBySide:
-    """Prints what happens to the transforms of one vector's lanes."""
+    """Prints the moves of the transforms that a vector has side by side, one in each lane."""
 
     code: Code
     real: DType

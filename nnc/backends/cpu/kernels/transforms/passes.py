@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -114,7 +113,6 @@ def entry(code: Code, name: str, place: Bound, real: DType) -> Pair:
 # -- the transform -----------------------------------------------------------------------------------------------------
 
 
-@cache
 def radices(n: int) -> tuple[int, ...]:
     """The radices of the passes that transform n points; nothing where a prime factor is too large."""
     twos = (n & -n).bit_length() - 1

@@ -44,7 +44,7 @@ class Transform:
         return self.n // 2 if self.packed else self.n
 
     def side(self, name: str, step: int, lane: int, size: int) -> Placing:
-        """Where the numbers of the input or of the result lie, which are `step` apart."""
+        """The layout of the input's or the result's numbers, which are `step` apart."""
         if self.real != name:
             return Placing(step, lane, size)
         return Placing(2 * step, lane, step) if self.packed else Placing(step, lane, 0)
