@@ -19,6 +19,7 @@ from nnc.errors import LinAlgError
 from nnc.graph import command as get_command
 from nnc.graph import reference
 from nnc.graph.registry import any_arrays, scalar
+from nnc.lower.kernels.scalars import can_be_complex
 from tests.contract.commands.sample import Sample
 from tests.contract.commands.test_contract import SAMPLES, run
 from tests.devices.cuda.arrays import CUPY, CupyArray
@@ -27,9 +28,9 @@ from tests.devices.test_ptx import check_close
 
 PRINTED = {command.name for column in (scalar, reduction, cumulative) for command in column}  # but for complex numbers
 NAMES = {command.name for command in any_arrays} - PRINTED
-COMPLEX = sorted(
-    {command.name for command in any_arrays} & PRINTED - {"reduce_sum", "length"}
-)  # the sum is printed for them, too; a length is real
+# the sum and many functions are printed for them, too; a length is real
+COMPLEX_PRINTED = {command.name for command in scalar if can_be_complex(scalar[command])} | {"reduce_sum"}
+COMPLEX = sorted({command.name for command in any_arrays} & PRINTED - COMPLEX_PRINTED - {"length"})
 PARTED = {command.name for command in decomposition}  # by which others are computed, if operands have elements
 
 

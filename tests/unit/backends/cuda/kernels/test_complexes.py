@@ -62,6 +62,13 @@ def test_products_are_near_the_reference(name: str, kind: str, tolerance: float)
     check_calls(calls, tolerance)
 
 
+@pytest.mark.parametrize(("kind", "tolerance"), [("complex64", 1e-6), ("complex128", 1e-14)])
+@pytest.mark.parametrize("name", ["cos", "cosh", "exp", "log", "rsqrt", "sin", "sinh", "sqrt", "tan", "tanh"])
+def test_functions_are_near_the_reference(name: str, kind: str, tolerance: float) -> None:
+    x = (RNG.normal(size=60) * 3 + 1j * RNG.normal(size=60)).astype(kind)
+    check_calls([call_of(name, [x], {})], tolerance)
+
+
 def test_a_quotient_by_zero_is_that_of_the_reference() -> None:
     x, zero = np.array([1 + 2j, -1 + 0j, 0j, 1j]), np.zeros(4, np.complex128)
     call = call_of("div", [x, zero], {})
