@@ -74,7 +74,7 @@ def test_the_command_of_the_page_is_fused_with_its_neighbours(softsign: Command)
 
 @pytest.fixture
 def pass_of_the_page() -> dict[str, Any]:
-    return names_made_by(example("from typing import Any\n\nfrom nnc.commands import elementwise"))
+    return names_made_by(example("from typing import Any\n\nfrom nnc.base.options"))
 
 
 def test_the_pass_of_the_page_has_the_effect_that_it_states(pass_of_the_page: dict[str, Any]) -> None:
@@ -114,7 +114,7 @@ def products_behind() -> Command:
             return np.flip(np.cumprod(wide, axis, dtype=wide.dtype), axis).astype(x.dtype)
 
     made = register("products_behind", Rules(infer=infer, reference=reference))
-    names_made_by(example("from nnc.base import dtypes\nfrom nnc.backends.printer"))
+    names_made_by(example("from nnc.backends.printer import Bound"))
     return made
 
 
