@@ -299,7 +299,7 @@ def test_carried_values_are_weak_where_nnc_has_them() -> None:
         return of.while_loop(lambda c: c[0] < 3, lambda c: rotate(c, 1)[0], (1, 0.5, 0.25, 3.0))
 
     def scanned(of: Any) -> Any:
-        return of.scan(rotate, (0.5, 0.5, strong, 3.0), nnc.asarray([0.1, 0.2]).as_weak())
+        return of.scan(rotate, (0.5, np.float64(0.5), strong, 3.0), nnc.asarray([0.1, 0.2]).as_weak())
 
     for run in (scanned, repeated, *(lambda of, count=count: counted(of, count) for count in range(3))):
         found, wanted = (nnc.tree.leaves(run(of)) for of in (Plain(), nnc))

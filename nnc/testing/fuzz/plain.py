@@ -17,7 +17,7 @@ import nnc.numpy as nnp
 from nnc import tree
 from nnc.array.array import as_value
 from nnc.base import dtypes
-from nnc.commands.promote import astype, is_weak, with_weakness
+from nnc.commands.promote import as_operand, astype, is_weak, with_weakness
 from nnc.errors import NncError
 from nnc.graph import find_interpreter
 from nnc.graph.dispatch import replaced_eager
@@ -200,6 +200,7 @@ def _settled(fun: Fun, step: Fun, init: Any) -> Any:
     """The first carry of a loop with the dtypes and the weakness that iterations of `fun` give it: values that begin as numbers
     are arrays in all iterations if they are in one.
     """
+    init = tree.map(as_operand, init)  # a number of NumPy is weak, too
     seen = getattr(fun, "__globals__", {}).get("seen", [])
     count, kinds = len(seen), None
     with suppress(NncError):  # of an iteration that may not take place
