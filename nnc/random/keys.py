@@ -62,7 +62,7 @@ def key(seed: ArrayLike) -> Array:
     if spec.shape:
         fix = "use nnc.vmap(nnc.random.key)(seeds) for one key for each seed."
         raise user_error(ShapeError, where, f"a seed of shape {spec.shape}.", operands={"seed": spec}, fix=fix)
-    bits = astype(astype(seed, UNSIGNED_OF_WIDTH[8 * spec.dtype.itemsize]), dtypes.uint64)
+    bits = convert(seed, dtype=UNSIGNED_OF_WIDTH[8 * spec.dtype.itemsize])  # of a negative number, also a weak one
     return _words(convert(bits, dtype=dtypes.uint64))
 
 

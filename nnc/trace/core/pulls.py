@@ -7,13 +7,18 @@ from itertools import compress
 from typing import Any
 
 from nnc.base.context import get_context
-from nnc.commands.control import pull_only
+from nnc.commands.control import custom_vjp, pull_only
 from nnc.graph import Graph, TensorSpec
 from nnc.graph.registry import derivative
 from nnc.graph.rules import Derivative, Linear, Tangents
 from nnc.trace.core.backward import Reached, fill_cotangents, run_forward
 from nnc.trace.core.dual import run_jvp
 from nnc.trace.core.staging import stage
+
+
+def has_backward_rules(graph: Graph) -> bool:
+    """Whether users wrote backward rules of its nodes: these may add constants, so that a pull-back is not its own derivative."""
+    return any(node.command is custom_vjp for node in graph.walk())
 
 
 def apply_pull_only(
@@ -26,8 +31,8 @@ def apply_pull_only(
 
     While something is staged, `pull` is traced at once: its values are symbols of the graph being staged, which the linear
     graph, that loops and branches take over into graphs of their own, must name as operands. `leaves_out`: cotangents that are
-    zero take no part, as zero times infinity is not zero; `pull` consists of commands with derivatives then. A user's function
-    gets zeros.
+    zero take no part, as zero times infinity is not zero; `pull` consists of commands with derivatives then. Users' rules get
+    zeros.
     """
     if get_context().staging is None:
         params = {"pull": pull, "outputs": tuple(outputs), "leaves_out": leaves_out}

@@ -24,7 +24,7 @@ from nnc.trace.core.backward import Reached, fill, is_forward, transpose_graph
 from nnc.trace.core.batching import run_batched
 from nnc.trace.core.dual import run_apart, run_jvp, run_linearize
 from nnc.trace.core.flat import FlatFunction, call_function, check_callable, check_positions, name_of
-from nnc.trace.core.pulls import apply_pull_only
+from nnc.trace.core.pulls import apply_pull_only, has_backward_rules
 from nnc.trace.core.specs import stage_flat
 from nnc.trace.core.staging import stage
 from nnc.typing import P, R
@@ -175,7 +175,8 @@ def _checkpoint_linearize(
         return reached.fill(bind(call, operands, {"barrier": True}, (staged.graph,)) if any(reached.flags) else ())
 
     seeds = [t for t in tangents if t is not None]
-    pushed = iter(apply_pull_only(pull, seeds, [spec_of(outputs[i]) for i in moved], leaves_out=True))
+    specs = [spec_of(outputs[i]) for i in moved]
+    pushed = iter(apply_pull_only(pull, seeds, specs, leaves_out=not has_backward_rules(graph)))
     return outputs, tuple(next(pushed) if i in moved else None for i in range(len(outputs)))
 
 

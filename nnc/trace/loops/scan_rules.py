@@ -27,7 +27,7 @@ from nnc.graph.rules import Derivative, Linear, Tangents, Value
 from nnc.trace.core.backward import fill_cotangents, is_forward, transpose_graph
 from nnc.trace.core.batching import run_batched
 from nnc.trace.core.dual import run_apart, run_jvp, run_linearize
-from nnc.trace.core.pulls import apply_pull_only
+from nnc.trace.core.pulls import apply_pull_only, has_backward_rules
 from nnc.trace.core.staging import Staged, stage
 from nnc.trace.loops.backwards import Backwards
 from nnc.trace.loops.branch_rules import share_captures
@@ -100,6 +100,7 @@ class Replay(NamedTuple):
     length: int | None
     reverse: bool
     checkpoint: str | int
+    has_rules: bool  # of users, for its backward pass
 
     def tangents(self, given: ScanOperands, specs: Sequence[TensorSpec]) -> list[Any]:
         """Tangents of the last carried values and of rows (`specs`), from tangents of sequences, first and captured values."""
@@ -135,7 +136,7 @@ class Replay(NamedTuple):
             ]
 
         seeds = list(compress((*given.xs, *given.carries, *given.captured), (*flags[0], *flags[1], *flags[2])))
-        return fill(apply_pull_only(pull, seeds, wanted, leaves_out=True), (*moving, *rows))
+        return fill(apply_pull_only(pull, seeds, wanted, leaves_out=not self.has_rules), (*moving, *rows))
 
     def _graphs(
         self, xs: Flags, carries: Flags, captured: Flags, rows: Flags
@@ -203,7 +204,8 @@ def _scan_linearize(
     if checkpoint is not None:
         plain = {"xs": xs, "carries": carries, "length": length, "reverse": reverse, "checkpoint": checkpoint}
         outputs = list(bind(scan, primals, plain, graphs))
-        loop = Replay(_scan_iteration(graphs[0], xs, carries), x, length, reverse, checkpoint)
+        part, has_rules = _scan_iteration(graphs[0], xs, carries), has_backward_rules(graphs[0])
+        loop = Replay(part, x, length, reverse, checkpoint, has_rules)
         return outputs, tuple(loop.tangents(t, [y.spec for y in outputs]))
     lin = linearize_iteration(
         _scan_iteration(graphs[0], xs, carries), flags_of(t.xs), flags_of(t.carries), flags_of(t.captured), forward

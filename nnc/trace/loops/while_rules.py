@@ -22,6 +22,7 @@ from nnc.graph.rules import Derivative, Tangents, Value
 from nnc.trace.core.backward import is_forward
 from nnc.trace.core.batching import run_batched
 from nnc.trace.core.dual import run_apart, run_jvp
+from nnc.trace.core.pulls import has_backward_rules
 from nnc.trace.core.staging import stage
 from nnc.trace.loops.iterations import (
     Flags,
@@ -123,7 +124,7 @@ def _while_repeated(
         moved = push_scan(operands, given, (body,), xs=0, carries=n, length=None, handles=handles, run=run_again)[1]
     else:
         start = ScanOperands([iterations], (), primals[:n], primals[n:])
-        loop = Replay(parts.iteration(False), start, None, False, checkpoint)
+        loop = Replay(parts.iteration(False), start, None, False, checkpoint, has_backward_rules(graphs[0]))
         t = ScanOperands([], (), tangents[:n], tangents[n:])
         moved = tuple(loop.tangents(t, [y.spec for y in outputs[:n]]))
     t_exits = _exit_tangents(parts, iterations, outputs[:n], primals[n:], moved[:n], tangents[n:])

@@ -30,6 +30,7 @@ def test_keys_hold_the_two_halves_of_their_seed() -> None:
     assert np.asarray(random.key(0)).tolist() == [0, 0]
     assert np.asarray(random.key(2**40 + 5)).tolist() == [256, 5]
     assert np.asarray(random.key(-3)).tolist() == [0xFFFFFFFF, 0xFFFFFFFD]
+    assert np.asarray(nnc.compile(random.key)(-3)).tolist() == [0xFFFFFFFF, 0xFFFFFFFD]
     assert np.asarray(random.key(np.int32(-3))).tolist() == [0, 0xFFFFFFFD]
     many = nnc.vmap(random.key)(np.arange(3))
     assert np.asarray(many).tolist() == [[0, 0], [0, 1], [0, 2]]
