@@ -370,10 +370,10 @@ def _log1p(x: Any) -> Any:
     (square_a, lost_a), (square_b, lost_b) = _square_exactly(near_a), _square_exactly(near_b)
     total, lost = _add_exactly(2 * near_a, square_a)
     total, lost_then = _add_exactly(total, square_b)
-    real = np.where(
-        far, np.log(x.astype(np.complex128) + 1).real, 0.5 * np.log1p(total + (lost + lost_then + lost_a + lost_b))
-    )
-    return (real + 1j * np.arctan2(b, 1 + a)).astype(x.dtype)
+    out = np.empty(x.shape, x.dtype)  # 1j times NaN would be NaN in both parts
+    near = 0.5 * np.log1p(total + (lost + lost_then + lost_a + lost_b))
+    out.real, out.imag = np.where(far, np.log(x.astype(np.complex128) + 1).real, near), np.arctan2(b, 1 + a)
+    return out
 
 
 def _add_exactly(x: Any, y: Any) -> tuple[Any, Any]:

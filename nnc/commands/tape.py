@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from threading import RLock
 from typing import Any
 
 import numpy as np
 
 from nnc.base.context import get_context
 from nnc.base.dtypes import TAPE
+from nnc.base.fork import new_rlock
 from nnc.base.machine import check_memory
 from nnc.commands.rules import add_tangents, batch_leading, check_same_spec, each, linear_in_all, register_linear, zeros
 from nnc.errors import ArgumentError, OutOfMemoryError, user_error
@@ -33,7 +33,7 @@ class Spare:
     def __init__(self) -> None:
         self._arrays: dict[Any, list[NDArray]] = {}
         self._bytes = 0
-        self._lock = RLock()  # a tape may be dropped, and give memory back, while another one takes some
+        self._lock = new_rlock()  # a tape may be dropped, and give memory back, while another one takes some
 
     def take(self, count: int, shape: tuple[int, ...], dtype: Any) -> NDArray:
         """Returns an array of at least `count` rows, which may hold anything."""

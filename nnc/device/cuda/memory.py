@@ -50,6 +50,7 @@ class Completion:
     Example:
         >>> from nnc.device import find_device
         >>> event = find_device("sim:0", "example").stream.record()
+        >>> event.wait()
         >>> Completion(event, np.zeros(2), lambda i: ValueError(f"word {i}")).is_known_fine()
         True
     """

@@ -78,7 +78,7 @@ def _count_instructions(expression: str, transcendental: int) -> int:
 
 COMPLEX_FUNCTIONS = frozenset(
     (
-        "complex", "real", "imag", "conj", "abs", "select", "convert", "safe_product", "cos", "cosh", "exp", "log", "pow", "rsqrt",
+        "complex", "real", "imag", "conj", "abs", "select", "convert", "safe_product", "cos", "cosh", "exp", "log", "rsqrt",
         "sin", "sinh", "sqrt", "tan", "tanh",
     )
 )  # fmt: skip

@@ -159,17 +159,6 @@ class _Writer:
         self._views: dict[View, int] = {}
         self._view_rows: list[Any] = []
         self._step_rows: list[Any] = []
-        self._of_type: dict[type, tuple[str, Callable[[Any], Any]]] = {
-            View: ("view", self._view),
-            Step: ("step", self._step),
-            TensorSpec: ("spec", self.tables.spec),
-            SourceLine: ("source", self.tables.source),
-            Graph: ("graph", self.tables.graph),
-            Node: ("node", self._node),
-            Symbol: ("symbol", lambda symbol: [self.tables.spec(symbol.spec), symbol.name]),
-            Kind: ("kind", lambda kind: kind.value),
-            np.ndarray: ("array", encode_array),
-        }
 
     def rows(self) -> Tree:
         """Returns the tables, with graphs as bytes."""
@@ -184,9 +173,9 @@ class _Writer:
             return value
         if kind is tuple:
             return [item if type(item) in _PLAIN else self.tree(item) for item in value]
-        if kind in self._of_type:
-            tag, write = self._of_type[kind]
-            return tag, write(value)
+        if kind in _WRITTEN:
+            tag, write = _WRITTEN[kind]
+            return tag, write(self, value)
         return (kind.__name__, *self.tree(_fields(value)))
 
     def _view(self, view: View) -> int:
@@ -206,6 +195,21 @@ class _Writer:
             self.steps[id(step)] = len(self.steps)
             self._step_rows.append([step.command.name, params, *facts])
         return self.steps[id(step)]
+
+
+_WRITTEN: Mapping[type, tuple[str, Callable[[_Writer, Any], Any]]] = MappingProxyType(
+    {
+        View: ("view", _Writer._view),
+        Step: ("step", _Writer._step),
+        TensorSpec: ("spec", lambda writer, spec: writer.tables.spec(spec)),
+        SourceLine: ("source", lambda writer, source: writer.tables.source(source)),
+        Graph: ("graph", lambda writer, graph: writer.tables.graph(graph)),
+        Node: ("node", _Writer._node),
+        Symbol: ("symbol", lambda writer, symbol: [writer.tables.spec(symbol.spec), symbol.name]),
+        Kind: ("kind", lambda writer, kind: kind.value),
+        np.ndarray: ("array", lambda writer, array: encode_array(array)),
+    }
+)
 
 
 class _Packed(Sequence[Any]):
@@ -230,25 +234,17 @@ class _FormReader:
         self._view_rows, self._step_rows = tree["views"], tree["steps"]
         self._views: dict[int, View] = {}
         self._steps: dict[int, Step] = {}
-        self._of_tag: dict[str, Callable[..., Any]] = {
-            **_RECORDS,
-            "view": self._view,
-            "step": self.step,
-            "spec": self.tables.spec,
-            "source": self.tables.sources.__getitem__,
-            "graph": self.tables.graph,
-            "node": lambda position: self.tables.graph(position).nodes[0],
-            "symbol": lambda facts: Symbol(self.tables.spec(facts[0]), facts[1]),
-            "kind": Kind,
-            "array": lambda tree: np.ascontiguousarray(decode_array(tree)),
-        }
 
     def value(self, tree: Any) -> Any:
         """Returns the value of a tree."""
         if type(tree) in (list, tuple):
             items = [item if type(item) in _PLAIN else self.value(item) for item in tree]
-            return tuple(items) if type(tree) is list else self._of_tag[items[0]](*items[1:])
+            return tuple(items) if type(tree) is list else self._tagged(*items)
         return tree
+
+    def _tagged(self, tag: str, *values: Any) -> Any:
+        record = _RECORDS.get(tag)
+        return _READ[tag](self, *values) if record is None else record(*values)
 
     def table(self) -> Steps:
         """Returns all steps, in the order of their table."""
@@ -267,6 +263,21 @@ class _FormReader:
         if position not in self._views:
             self._views[position] = View(*self.value(self._view_rows[position]))
         return self._views[position]
+
+
+_READ: Mapping[str, Callable[[_FormReader, Any], Any]] = MappingProxyType(
+    {
+        "view": _FormReader._view,
+        "step": _FormReader.step,
+        "spec": lambda reader, position: reader.tables.spec(position),
+        "source": lambda reader, position: reader.tables.sources[position],
+        "graph": lambda reader, position: reader.tables.graph(position),
+        "node": lambda reader, position: reader.tables.graph(position).nodes[0],
+        "symbol": lambda reader, facts: Symbol(reader.tables.spec(facts[0]), facts[1]),
+        "kind": lambda reader, value: Kind(value),
+        "array": lambda reader, tree: np.ascontiguousarray(decode_array(tree)),
+    }
+)
 
 
 # -- the program -------------------------------------------------------------------------------------------------------

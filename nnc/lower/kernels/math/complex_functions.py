@@ -10,7 +10,7 @@ import math
 
 from nnc.base import dtypes
 from nnc.lower.kernels.math.angles import cos, sin
-from nnc.lower.kernels.math.complexes import Complex, complex_product, complex_quotient
+from nnc.lower.kernels.math.complexes import Complex, complex_quotient
 from nnc.lower.kernels.math.exponential import exp
 from nnc.lower.kernels.math.hyperbolic import cosh, sinh
 from nnc.lower.kernels.math.inverse_angles import atan2
@@ -142,15 +142,3 @@ def complex_rsqrt(z: Complex) -> Complex:
     """1 / √z."""
     root = complex_sqrt(z)
     return complex_quotient(Complex(root.real.constant(1), root.real.constant(0)), root)
-
-
-def complex_pow(x: Complex, y: Complex) -> Complex:
-    """e^(y log x); 0 to a power is 0 or undefined, and anything to the power 0 is 1."""
-    log_x, power = complex_log(x), Complex(*_wide(y))
-    found = complex_exp(complex_product(power, log_x))
-    one, zero = found.real.constant(1), found.real.constant(0)
-    at_zero = where((power.real > 0) & power.imag.equals(0), zero, math.nan)
-    is_zero = x.real.equals(0) & x.imag.equals(0)
-    is_one = power.real.equals(0) & power.imag.equals(0)
-    real, imag = where(is_zero, at_zero, found.real), where(is_zero, at_zero, found.imag)
-    return Complex(where(is_one, one, real), where(is_one, zero, imag))

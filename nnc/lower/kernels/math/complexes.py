@@ -163,7 +163,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "abs": lambda x: _hypot(x.real, x.imag) if isinstance(x, Complex) else absolute(x),
         **{
             name: later(f"{__package__}.complex_functions", f"complex_{name}")
-            for name in ("cos", "cosh", "exp", "log", "pow", "rsqrt", "sin", "sinh", "sqrt", "tan", "tanh")
+            for name in ("cos", "cosh", "exp", "log", "rsqrt", "sin", "sinh", "sqrt", "tan", "tanh")
         },
         "safe_product": _safe_product,
         "select": _select,

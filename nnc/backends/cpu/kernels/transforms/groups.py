@@ -16,15 +16,15 @@ from nnc.lower.kernels.builder import Code
 
 @dataclass(frozen=True)
 class Placing:
-    """The layout of numbers: bytes from point to point, from lane to lane, and from real to imaginary part (0: there is none)."""
+    """The layout of numbers: bytes from point to point, from lane to lane, and from real to imaginary part, if there is one."""
 
     point: int
     lane: int
-    imaginary: int
+    imaginary: int | None
 
     def parts(self) -> tuple[int, ...]:
         """Bytes from a point to its parts."""
-        return (0, self.imaginary) if self.imaginary else (0,)
+        return (0,) if self.imaginary is None else (0, self.imaginary)
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class SideBySide:
         """Reads points; of the last, unfilled group as many lanes as there are."""
         code, size = self.code, self.real.itemsize
         zero = code.constant(0, self.real, self.lanes)
-        if not side.imaginary or filled < self.lanes:
+        if side.imaginary is None or filled < self.lanes:
             with code.loop(0, count) as i:
                 buffer.store(i, Pair(zero, zero))
         if filled < self.lanes or not self._along(side):
@@ -89,7 +89,7 @@ class SideBySide:
     def _is_tiled(self, side: Placing) -> bool:
         """Whether the points are neighbours in memory."""
         size = self.real.itemsize
-        return (side.point, side.imaginary) in ((2 * size, size), (size, 0))
+        return (side.point, side.imaginary) in ((2 * size, size), (size, None))
 
     def _at(self, pointer: str, side: Placing, point: Bound, lane: Bound) -> str:
         code = self.code
@@ -111,7 +111,7 @@ class SideBySide:
         """Reads as many points as there are lanes: rows of them are turned in registers."""
         code, lanes = self.code, range(self.lanes)
         rows = [self._at(pointer, side, first, lane) for lane in lanes]
-        if side.imaginary:
+        if side.imaginary is not None:
             loaded = [load(code, row, self.real, self.lanes) for row in rows]
             parts = [turn(code, [x[k] for x in loaded]) for k in (0, 1)]
         else:
@@ -126,7 +126,7 @@ class SideBySide:
         parts = [turn(code, [x[k] for x in loaded]) for k in range(len(side.parts()))]
         for lane in lanes:
             row = self._at(pointer, side, first, lane)
-            if side.imaginary:
+            if side.imaginary is not None:
                 store(code, row, Pair(parts[0][lane], parts[1][lane]))
             else:
                 code.store(row, parts[0][lane])

@@ -47,7 +47,7 @@ class Transform:
         """The layout of the input's or the result's numbers, which are `step` apart."""
         if self.real != name:
             return Placing(step, lane, size)
-        return Placing(2 * step, lane, step) if self.packed else Placing(step, lane, 0)
+        return Placing(2 * step, lane, step) if self.packed else Placing(step, lane, None)
 
     @property
     def held(self) -> int:

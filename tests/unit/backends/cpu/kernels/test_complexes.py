@@ -3,7 +3,6 @@ from __future__ import annotations
 from itertools import product
 from typing import Any
 
-import mpmath
 import numpy as np
 import pytest
 
@@ -19,9 +18,7 @@ from tests.unit.backends.cpu.against_reference import LAYOUTS, Layout, cpu_kerne
 KINDS = ("complex64", "complex128")
 NAMES = sorted(name for name in COMMANDS if (text := scalar.get(command(name), None)) and can_be_complex(text))
 COMPUTED = [
-    name
-    for name in NAMES
-    if name not in ("complex", "convert", "select", "product", "isnan", "length", "soft_sign", "pow")
+    name for name in NAMES if name not in ("complex", "convert", "select", "product", "isnan", "length", "soft_sign")
 ]
 SIZES = (0, 1, 7, 8, 17, 64)
 
@@ -147,11 +144,10 @@ def test_functions_are_exact_to_some_last_bits(name: str, kind: str) -> None:
     sizes = np.array([[3.0], [1e-4]])
     x = (rng.normal(size=(2, 200)) * sizes + 1j * rng.normal(size=(2, 200)) * sizes[::-1]).astype(kind)
     (found,) = run(name, [x], {})
-    exact = getattr(mpmath, name, lambda z: 1 / mpmath.sqrt(z))
-    for y, z in zip(found.ravel(), x.ravel(), strict=True):
-        with mpmath.workdps(40):
-            wanted = exact(mpmath.mpc(complex(z)))
-            assert abs(mpmath.mpc(complex(y)) - wanted) <= 4 * float(np.finfo(kind).eps) * abs(wanted), z
+    with np.errstate(all="ignore"):
+        wide = x.astype(np.clongdouble)
+        wanted = 1 / np.sqrt(wide) if name == "rsqrt" else getattr(np, name)(wide)
+    assert np.max(np.abs(found - wanted) / np.abs(wanted)) <= 4 * np.finfo(kind).eps
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -159,23 +155,8 @@ def test_logarithms_near_the_unit_circle_keep_their_digits(kind: str) -> None:
     angles = np.linspace(0, 2 * np.pi, 200)
     x = (np.exp(1j * angles) * (1 + 1e-6 * np.sin(5 * angles))).astype(kind)
     (found,) = run("log", [x], {})
-    with mpmath.workdps(40):
-        for y, z in zip(found, x, strict=True):
-            wanted = mpmath.log(mpmath.mpc(complex(z))).real
-            assert abs(mpmath.mpf(float(y.real)) - wanted) <= 4 * float(np.finfo(kind).eps) * abs(wanted), z
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_powers_are_those_of_the_reference(kind: str) -> None:
-    rng = np.random.default_rng(0)
-    x, y = ((rng.normal(size=300) + 1j * rng.normal(size=300)).astype(kind) for _ in range(2))
-    x[:4], y[1:5] = 0, [0, 2, -1, 0]
-    (found,) = run("pow", [x, y], {})
-    tolerance = 1e-6 if kind == "complex64" else 1e-13
-    with np.errstate(all="ignore"):
-        wide = np.power(x.astype("complex128"), y.astype("complex128"))
-        np.testing.assert_allclose(found[5:], wide[5:], rtol=tolerance)
-        np.testing.assert_array_equal(found[:5], np.power(x[:5], y[:5]))
+    wanted = np.log(x.astype(np.clongdouble)).real
+    assert np.all(np.abs(found.real - wanted) <= 4 * np.finfo(kind).eps * np.abs(wanted))
 
 
 @pytest.mark.parametrize("n", [4095, 4097, 5003, 70001])

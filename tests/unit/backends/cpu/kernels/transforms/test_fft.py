@@ -55,6 +55,15 @@ def test_operands_and_results_may_lie_anyhow(real: str, layout: Layout) -> None:
         check_all(real, shape, axis, layout)
 
 
+@pytest.mark.parametrize("n", [2, 5, 16, 34, 1024])
+def test_operands_may_be_broadcasts(n: int) -> None:
+    for shape, source in (((n, 3), (1, 3)), ((3, n), (1, n)), ((3, n), (3, 1)), ((3, n), (1, 1))):
+        for axis in (0, 1):
+            x = np.broadcast_to(draw(source, "float32"), shape)
+            check("rfft", x, {"axis": axis}, lambda x: x)
+            check("fft", np.broadcast_to(draw(source, "complex64"), shape), {"axes": (axis,)}, lambda x: x)
+
+
 @pytest.mark.parametrize("axes", [(0, 1), (1, 2), (0, 1, 2), (2, 0), (-1, -3)])
 def test_several_axes_are_transformed_one_after_the_other(axes: tuple[int, ...]) -> None:
     for shape in ((5, 18, 6), (4, 3, 640)):

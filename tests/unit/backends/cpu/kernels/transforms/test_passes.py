@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import math
 
-import mpmath
 import numpy as np
 import pytest
 
 from nnc.backends.cpu.kernels.transforms.passes import buffer_points, is_smooth, radices, roots
+
+_PI = np.longdouble("3.14159265358979323846264338327950288")
 
 
 def test_radices_multiply_to_the_points_and_large_primes_have_none() -> None:
@@ -28,9 +29,7 @@ def test_a_convolution_has_room_for_all_products() -> None:
 def test_roots_of_one_are_exact_to_the_last_bit(n: int) -> None:
     powers = np.arange(-n, 2 * n)
     found = roots(n, powers, 1)
-    with mpmath.workdps(40):
-        for power, root in zip(powers, found, strict=True):
-            angle = 2 * mpmath.mpf(int(power)) / n
-            for part, exact in ((root.real, mpmath.cospi(angle)), (root.imag, mpmath.sinpi(angle))):
-                assert abs(part - exact) <= mpmath.mpf(2) ** -53, (n, power)
+    angles = powers % n * (2 * _PI / n)
+    for part, exact in ((found.real, np.cos(angles)), (found.imag, np.sin(angles))):
+        assert np.max(np.abs(part - exact)) <= 2**-53
     np.testing.assert_array_equal(roots(n, powers, -1), found.conj())
