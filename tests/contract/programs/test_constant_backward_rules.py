@@ -12,7 +12,7 @@ import nnc.numpy as nnp
 
 
 def ruled(x: Any) -> Any:
-    """The identity, with 2 x as the cotangent of x, whatever the results' is."""
+    """The identity; its rule gives 2 x as the cotangent of x for every cotangent of the result."""
     f = nnc.custom_vjp(lambda x: x * 1)
     f.defvjp(lambda x: (x * 1, x), lambda x, ct: (2 * x,))
     return f(x)
