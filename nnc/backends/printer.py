@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager
 
 from nnc.backends.native_runs import run_native
 from nnc.base import dtypes
+from nnc.base.dtypes import DType
 from nnc.device import CPU
 from nnc.device.target import Target
 from nnc.graph import Kernel, add_kernel
@@ -131,6 +132,24 @@ class Printer:
         declared = sorted({line for code in functions for line in code.declarations})
         text = "\n".join([*(code.text() for code in functions), *declared, ""])
         return Native(text, inline=inline, numbers=self._numbers, light=light, calls=tuple(self._called.values()))
+
+
+def load_parts(code: Code, pointer: str, real: DType, lanes: int) -> tuple[Value, Value]:
+    """Reads neighbouring complex numbers; returns real and imaginary parts."""
+    if lanes:
+        both = code.load(pointer, real, 2 * lanes)
+        return code.shuffle(both, range(0, 2 * lanes, 2)), code.shuffle(both, range(1, 2 * lanes, 2))
+    return code.load(pointer, real), code.load(code.offset(pointer, real.itemsize), real)
+
+
+def store_parts(code: Code, pointer: str, real: Value, imaginary: Value) -> None:
+    """Writes neighbouring complex numbers."""
+    lanes = real.lanes
+    if lanes:
+        code.store(pointer, code.shuffle(real, [k for i in range(lanes) for k in (i, lanes + i)], imaginary))
+        return
+    code.store(pointer, real)
+    code.store(code.offset(pointer, real.dtype.itemsize), imaginary)
 
 
 def constant_bytes(code: Code, name: str, data: bytes) -> str:

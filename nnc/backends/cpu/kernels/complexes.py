@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from nnc.backends.native_runs import run_native
-from nnc.backends.printer import Bound, Printer, grain_of, in_blocks, longest, over
+from nnc.backends.printer import Bound, Printer, grain_of, in_blocks, load_parts, longest, over, store_parts
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
 from nnc.device import CPU
@@ -83,13 +83,7 @@ def elements(step: Step, machine: Target, compute: Callable[..., Complex | Term]
 def _load(code: Code, pointer: str, dtype: DType, lanes: int) -> Complex | Term:
     if not dtypes.is_complex(dtype):
         return Term(code, code.load(pointer, dtype, lanes))
-    real = dtypes.real_dtype(dtype)
-    if not lanes:
-        parts = [code.load(code.offset(pointer, at), real) for at in (0, real.itemsize)]
-    else:
-        both = code.load(pointer, real, 2 * lanes)
-        parts = [code.shuffle(both, range(first, 2 * lanes, 2)) for first in (0, 1)]
-    return Complex(*(Term(code, part) for part in parts))
+    return Complex(*(Term(code, part) for part in load_parts(code, pointer, dtypes.real_dtype(dtype), lanes)))
 
 
 def _spread(code: Code, x: Complex | Term, lanes: int) -> Complex | Term:
@@ -100,15 +94,10 @@ def _spread(code: Code, x: Complex | Term, lanes: int) -> Complex | Term:
 
 
 def _store(code: Code, pointer: str, parts: tuple[Term, ...]) -> None:
-    values = [part.value for part in parts]
-    if len(values) == 1:
-        code.store(pointer, values[0])
-    elif values[0].lanes:
-        order = [place for lane in range(values[0].lanes) for place in (lane, values[0].lanes + lane)]
-        code.store(pointer, code.shuffle(values[0], order, values[1]))
+    if len(parts) == 1:
+        code.store(pointer, parts[0].value)
     else:
-        for number, value in enumerate(values):
-            code.store(code.offset(pointer, number * value.dtype.itemsize), value)
+        store_parts(code, pointer, *(part.value for part in parts))
 
 
 def _reduce_sum(step: Step, machine: Target) -> Native:

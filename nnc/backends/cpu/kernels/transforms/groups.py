@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from nnc.backends.cpu.kernels.transforms.passes import Pair, Points
 from nnc.backends.moves import turn
-from nnc.backends.printer import Bound, times
+from nnc.backends.printer import Bound, load_parts, store_parts, times
 from nnc.base.dtypes import DType
 from nnc.lower.kernels.builder import Code
 
@@ -49,11 +49,7 @@ class SideBySide:
             with code.loop(0, count) as i:
                 buffer.store(i, Pair(zero, zero))
         if filled < self.lanes or not self._along(side):
-            tiled = count // self.lanes if filled == self.lanes and self._is_tiled(side) else 0
-            with code.loop(0, tiled) as tile:
-                self._read_tile(pointer, side, times(code, tile, self.lanes), buffer)
-            with code.loop(tiled * self.lanes, count) as i, code.loop(0, filled) as lane:
-                self._move(self._at(pointer, side, i, lane), side, self._in(buffer, i, lane), inward=True)
+            self._by_rows(pointer, side, count, buffer, filled, inward=True)
             return
         with code.loop(0, count) as i:
             at = code.offset(pointer, times(code, i, side.point))
@@ -61,17 +57,13 @@ class SideBySide:
                 parts = [code.load(code.offset(at, part), self.real, self.lanes) for part in side.parts()]
                 buffer.store(i, Pair(parts[0], parts[1] if len(parts) > 1 else zero))
             else:
-                buffer.store(i, load(code, at, self.real, self.lanes))
+                buffer.store(i, Pair(*load_parts(code, at, self.real, self.lanes)))
 
     def write(self, pointer: str, side: Placing, count: int, buffer: Points, filled: int) -> None:
         """Writes points, as `read` reads them."""
         code, size = self.code, self.real.itemsize
         if filled < self.lanes or not self._along(side):
-            tiled = count // self.lanes if filled == self.lanes and self._is_tiled(side) else 0
-            with code.loop(0, tiled) as tile:
-                self._write_tile(pointer, side, times(code, tile, self.lanes), buffer)
-            with code.loop(tiled * self.lanes, count) as i, code.loop(0, filled) as lane:
-                self._move(self._at(pointer, side, i, lane), side, self._in(buffer, i, lane), inward=False)
+            self._by_rows(pointer, side, count, buffer, filled, inward=False)
             return
         with code.loop(0, count) as i:
             at, x = code.offset(pointer, times(code, i, side.point)), buffer.load(i)
@@ -79,7 +71,16 @@ class SideBySide:
                 for part, value in zip(side.parts(), x, strict=False):
                     code.store(code.offset(at, part), value)
             else:
-                store(code, at, x)
+                store_parts(code, at, *x)
+
+    def _by_rows(self, pointer: str, side: Placing, count: int, buffer: Points, filled: int, *, inward: bool) -> None:
+        """Moves squares of points and lanes where the points are neighbours, all others one by one."""
+        code, move_tile = self.code, self._read_tile if inward else self._write_tile
+        tiled = count // self.lanes if filled == self.lanes and self._is_tiled(side) else 0
+        with code.loop(0, tiled) as tile:
+            move_tile(pointer, side, times(code, tile, self.lanes), buffer)
+        with code.loop(tiled * self.lanes, count) as i, code.loop(0, filled) as lane:
+            self._move(self._at(pointer, side, i, lane), side, self._in(buffer, i, lane), inward=inward)
 
     def _along(self, side: Placing) -> bool:
         """Whether the lanes are neighbours in memory."""
@@ -112,7 +113,7 @@ class SideBySide:
         code, lanes = self.code, range(self.lanes)
         rows = [self._at(pointer, side, first, lane) for lane in lanes]
         if side.imaginary is not None:
-            loaded = [load(code, row, self.real, self.lanes) for row in rows]
+            loaded = [load_parts(code, row, self.real, self.lanes) for row in rows]
             parts = [turn(code, [x[k] for x in loaded]) for k in (0, 1)]
         else:
             real = turn(code, [code.load(row, self.real, self.lanes) for row in rows])
@@ -127,30 +128,6 @@ class SideBySide:
         for lane in lanes:
             row = self._at(pointer, side, first, lane)
             if side.imaginary is not None:
-                store(code, row, Pair(parts[0][lane], parts[1][lane]))
+                store_parts(code, row, parts[0][lane], parts[1][lane])
             else:
                 code.store(row, parts[0][lane])
-
-
-def load(code: Code, pointer: str, real: DType, lanes: int) -> Pair:
-    """Reads neighbouring complex numbers."""
-    if not lanes:
-        return Pair(*(code.load(code.offset(pointer, k), real) for k in (0, real.itemsize)))
-    both = code.load(pointer, real, 2 * lanes)
-    return Pair(*(code.shuffle(both, range(first, 2 * lanes, 2)) for first in (0, 1)))
-
-
-def store(code: Code, pointer: str, x: Pair) -> None:
-    """Writes neighbouring complex numbers."""
-    lanes = x.re.lanes
-    if lanes:
-        code.store(pointer, code.shuffle(x.re, [k for i in range(lanes) for k in (i, lanes + i)], x.im))
-        return
-    for k, part in enumerate(x):
-        code.store(code.offset(pointer, k * part.dtype.itemsize), part)
-
-
-def reversed_lanes(code: Code, x: Pair) -> Pair:
-    """The numbers in the opposite order of lanes."""
-    lanes = x.re.lanes
-    return Pair(*(code.shuffle(part, range(lanes - 1, -1, -1)) for part in x)) if lanes else x

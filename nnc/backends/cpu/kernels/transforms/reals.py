@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nnc.backends.cpu.kernels.transforms.groups import Placing, load, reversed_lanes, store
+from nnc.backends.cpu.kernels.transforms.groups import Placing
 from nnc.backends.cpu.kernels.transforms.passes import (
     Pair,
     Points,
@@ -20,7 +20,7 @@ from nnc.backends.cpu.kernels.transforms.passes import (
     table,
     times_i,
 )
-from nnc.backends.printer import in_blocks, times
+from nnc.backends.printer import in_blocks, load_parts, store_parts, times
 from nnc.base.dtypes import DType
 from nnc.lower.kernels.builder import Code, Value
 
@@ -115,17 +115,23 @@ def convert_row(code: Code, kind: Transform, real: DType, source: str, target: s
     h = kind.points
     element, change = 2 * real.itemsize, _unpack if kind.real == "in" else _pack
     halves = _declare_roots(code, kind, real)
-    first = load(code, source, real, 0)
-    last = load(code, code.offset(source, h * element), real, 0) if kind.real == "out" else first
+    first = Pair(*load_parts(code, source, real, 0))
+    last = Pair(*load_parts(code, code.offset(source, h * element), real, 0)) if kind.real == "out" else first
     for place, x in zip((0, h) if kind.real == "in" else (0,), _ends(code, kind, first, last), strict=False):
-        store(code, code.offset(target, place * element), x)
+        store_parts(code, code.offset(target, place * element), *x)
 
     def block(k: Value, lanes: int) -> None:
         near, far = times(code, k, element), times(code, code.sub(code.integer(h - max(lanes - 1, 0)), k), element)
-        a, w = (load(code, code.offset(p, near), real, lanes) for p in (source, halves))
-        b = reversed_lanes(code, load(code, code.offset(source, far), real, lanes))
+        a, w = (Pair(*load_parts(code, code.offset(p, near), real, lanes)) for p in (source, halves))
+        b = _reversed(code, Pair(*load_parts(code, code.offset(source, far), real, lanes)))
         x, y = change(code, a, b, w)
-        store(code, code.offset(target, far), reversed_lanes(code, y))
-        store(code, code.offset(target, near), x)
+        store_parts(code, code.offset(target, far), *_reversed(code, y))
+        store_parts(code, code.offset(target, near), *x)
 
     in_blocks(code, 1, h // 2 + 1, most, block)
+
+
+def _reversed(code: Code, x: Pair) -> Pair:
+    """The numbers in the opposite order of lanes."""
+    lanes = x.re.lanes
+    return Pair(*(code.shuffle(part, range(lanes - 1, -1, -1)) for part in x)) if lanes else x
