@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 
-class ValueNeeded(Exception):
+class ValueNeeded(Exception):  # noqa: N818  (a request to the loader, which answers it)
     """Tells the loader that an operator needs a number of a value that the trace does not know."""
 
     def __init__(self, value: Any, what: str) -> None:
