@@ -14,7 +14,7 @@ from nnc.array.array import Array
 from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError, TraceError, user_error
 from nnc.onnx.model import WHERE, Model, ModelGraph, Node, Value, read_model
 from nnc.onnx.run import InputsNeeded, Named, Runner, Values
-from nnc.onnx.values import is_known, nnc_has
+from nnc.onnx.values import ValueNeeded, is_known, nnc_has
 from nnc.trace.core.tracer import Tracer
 
 CALL = "model"
@@ -110,6 +110,9 @@ class OnnxFunction:
             program, free = self._program(given, fixed)
             try:
                 found = program(params, free)
+            except ValueNeeded as request:
+                self._note(f"{request.what} is none that a program can return")
+                fixed = self._fixed[call] = None
             except InputsNeeded as request:
                 fixed = self._more_fixed(request, given, fixed)
                 self._fixed[call] = fixed
@@ -117,7 +120,7 @@ class OnnxFunction:
             self._note(f"compiled {self._how(fixed)}: {_call_text(given)}")
             return list(found)
         self._note(f"node by node: {_call_text(given)}")
-        return [_concrete(value) for value in self._trace(params, given, frozenset())]
+        return [named.value for named in self._trace(params, given, hosts)]
 
     def explain(self) -> str:
         """Tells how calls ran, and why, a line each."""
@@ -129,7 +132,7 @@ class OnnxFunction:
             name for name, value in given.items() if isinstance(value, np.ndarray) and value.size <= SMALL
         )
         try:
-            return self._trace(params, given, fixed)
+            return list(map(_result, self._trace(params, given, fixed)))
         except InputsNeeded as request:
             which = ", ".join(map(repr, sorted(request.inputs)))
             problem = f"{request.what} in {request.node.title} depends on the values of {which}, which are traced."
@@ -144,7 +147,7 @@ class OnnxFunction:
 
             @nnc.compile
             def program(params: Mapping[str, Any], free: Mapping[str, Any]) -> list[Any]:
-                return self._trace(params, {**free, **held}, frozenset(held))
+                return list(map(_result, self._trace(params, {**free, **held}, frozenset(held))))
 
             self._programs[key] = program
         return self._programs[key], {name: value for name, value in given.items() if name not in fixed}
@@ -159,7 +162,7 @@ class OnnxFunction:
         is_small = all(name in given and np.size(given[name]) <= SMALL for name in wanted)
         return fixed | wanted if wanted and is_small and len(self._programs) < MOST_VARIANTS else None
 
-    def _trace(self, params: Mapping[str, Any], given: Mapping[str, Any], fixed: frozenset[str]) -> list[Any]:
+    def _trace(self, params: Mapping[str, Any], given: Mapping[str, Any], fixed: frozenset[str]) -> list[Named]:
         values: Values = {name: Named(value, frozenset((name,))) for name, value in params.items()}
         for value in self._graph.inputs:
             if value.name in given:
@@ -167,7 +170,7 @@ class OnnxFunction:
                 values[value.name] = Named(given[value.name], frozenset() if known else frozenset((value.name,)))
             elif value.name not in self._defaults:
                 values[value.name] = Named(None, frozenset())
-        return [_result(named) for named in self._runner.graph(self._graph, values)]
+        return self._runner.graph(self._graph, values)
 
     def _checked(self, feeds: Feeds) -> dict[str, Any]:
         """Returns the inputs as arrays of the declared dtypes and shapes."""
@@ -297,18 +300,14 @@ def _result(named: Named) -> Any:
     """Returns an output as one that a compiled function may return.
 
     Raises:
-        InputsNeeded: it is none, such as a string; then the nodes run one by one.
+        ValueNeeded: it is none, such as a string; then the nodes run one by one.
     """
     value = named.value
     if isinstance(value, list):
         return [_result(Named(part, named.inputs)) for part in value]
-    if isinstance(value, np.ndarray) and nnc_has(value.dtype):
-        return nnc.asarray(value)
-    return value
-
-
-def _concrete(value: Any) -> Any:
-    return [_concrete(part) for part in value] if isinstance(value, list) else value
+    if isinstance(value, np.ndarray) and not nnc_has(value.dtype):
+        raise ValueNeeded(value, f"an output of {value.dtype}")
+    return nnc.asarray(value) if isinstance(value, np.ndarray) else value
 
 
 def _is_host(value: Any) -> bool:

@@ -163,12 +163,9 @@ class _Reader:
 
     def _node(self, proto: Any, versions: Mapping[str, int], given: Mapping[str, Any], depth: int) -> Node:
         domain = "" if proto.domain == "ai.onnx" else proto.domain
-        attributes = {}
-        for attribute in proto.attribute:
-            if not attribute.ref_attr_name:
-                attributes[attribute.name] = self.attribute(attribute, versions, given, depth)
-            elif attribute.ref_attr_name in given:
-                attributes[attribute.name] = self.attribute(given[attribute.ref_attr_name], versions, given, depth)
+        if any(attribute.ref_attr_name for attribute in proto.attribute):
+            proto = with_attributes(proto, given)
+        attributes = {entry.name: self.attribute(entry, versions, given, depth) for entry in proto.attribute}
         if not proto.output:
             raise damaged(f"a node of the operator {proto.op_type!r} has no output.")
         return Node(
@@ -274,6 +271,20 @@ class _Reader:
             int(d.dim_value) if d.HasField("dim_value") else d.dim_param or None for d in kind.tensor_type.shape.dim
         )
         return Value(proto.name, dtype, shape)
+
+
+def with_attributes(proto: Any, given: Mapping[str, Any]) -> Any:
+    """Returns a node of a function with the attributes of the call in place of references to them; without those not given."""
+    found = onnx.NodeProto()
+    found.CopyFrom(proto)
+    del found.attribute[:]
+    for attribute in proto.attribute:
+        source = given.get(attribute.ref_attr_name) if attribute.ref_attr_name else attribute
+        if source is not None:
+            entry = found.attribute.add()
+            entry.CopyFrom(source)
+            entry.name = attribute.name
+    return found
 
 
 MOST_DENSE = 1 << 30  # bytes of a sparse tensor that is written out

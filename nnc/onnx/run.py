@@ -93,7 +93,10 @@ class Runner:
                 with activity(f"running {node.title}"):
                     results = self._node(node, [operand.value for operand in operands], values)
             except ValueNeeded as request:
-                raise InputsNeeded(node, request.what, depends or _inputs_around(node, values)) from None
+                asked = [operand.inputs for operand in operands if operand.value is request.value]
+                raise InputsNeeded(
+                    node, request.what, asked[0] if asked else depends or _inputs_around(node, values)
+                ) from None
             except NncError:
                 raise
             except (
@@ -165,7 +168,10 @@ class Runner:
         try:
             Runner(self._model, self._depth + 1).nodes(body_of(function, given), values)
         except InputsNeeded as request:
-            raise ValueNeeded(f"{request.what}, within {node.operator}") from None
+            asked = [operands[int(index)] for index in request.inputs]
+            raise ValueNeeded(
+                asked[0] if len(asked) == 1 else None, f"{request.what}, within {node.operator}"
+            ) from None
         return [values[name].value if name in values else None for name in function.proto.output]
 
 

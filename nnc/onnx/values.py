@@ -13,11 +13,11 @@ from nnc.array.array import Array
 
 
 class ValueNeeded(Exception):  # noqa: N818  (a request to the loader, which answers it)
-    """Tells the loader that an operator needs a number of a value that the trace does not know."""
+    """Tells the loader that an operator needs the numbers of a value, which the trace does not know."""
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, value: Any, what: str) -> None:
         super().__init__(what)
-        self.what = what
+        self.value, self.what = value, what
 
 
 def is_known(value: Any) -> bool:
@@ -29,7 +29,7 @@ def known(value: Any, what: str) -> np.ndarray[Any, Any]:
     """Returns a value as NumPy array; raises ValueNeeded with `what` ("the axes of Squeeze") where it is not known."""
     if isinstance(value, (np.ndarray, Array)):
         return np.asarray(value)
-    raise ValueNeeded(what)
+    raise ValueNeeded(value, what)
 
 
 def integers(value: Any, what: str) -> list[int]:
