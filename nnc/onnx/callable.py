@@ -12,7 +12,7 @@ import numpy as np
 import nnc
 from nnc.array.array import Array
 from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError, TraceError, user_error
-from nnc.onnx.model import WHERE, Model, ModelGraph, Node, Value, read_model
+from nnc.onnx.model import WHERE, Model, ModelGraph, Node, Value, needed, read_model
 from nnc.onnx.run import InputsNeeded, Named, Runner, Values
 from nnc.onnx.values import ValueNeeded, is_known, nnc_has
 from nnc.trace.core.tracer import Tracer
@@ -113,6 +113,7 @@ class OnnxFunction:
             except ValueNeeded as request:
                 self._note(f"{request.what} is none that a program can return")
                 fixed = self._fixed[call] = None
+                continue
             except InputsNeeded as request:
                 fixed = self._more_fixed(request, given, fixed)
                 self._fixed[call] = fixed
@@ -204,30 +205,6 @@ class OnnxFunction:
     def _note(self, line: str) -> None:
         if len(self._reasons) < 1000:
             self._reasons[line] = None
-
-
-def needed(nodes: Sequence[Node], outputs: Sequence[str]) -> tuple[Node, ...]:
-    """Returns the nodes that outputs need, in their order; those of sub-graphs may read any value around them."""
-    wanted, kept = set(outputs), []
-    for node in reversed(nodes):
-        if wanted.intersection(node.outputs):
-            kept.append(node)
-            wanted.update(node.inputs)
-            for value in node.attributes.values():
-                if isinstance(value, ModelGraph):
-                    wanted.update(names_within(value))
-    return tuple(reversed(kept))
-
-
-def names_within(graph: ModelGraph) -> set[str]:
-    """Returns all names that a sub-graph reads."""
-    names = {value.name for value in graph.outputs}
-    for node in graph.nodes:
-        names.update(node.inputs)
-        for value in node.attributes.values():
-            if isinstance(value, ModelGraph):
-                names |= names_within(value)
-    return names
 
 
 def _settings(nodes: Sequence[Node]) -> set[str]:

@@ -287,6 +287,30 @@ def with_attributes(proto: Any, given: Mapping[str, Any]) -> Any:
     return found
 
 
+def needed(nodes: Sequence[Node], outputs: Sequence[str]) -> tuple[Node, ...]:
+    """Returns the nodes that outputs need, in their order; those of sub-graphs may read any value around them."""
+    wanted, kept = set(outputs), []
+    for node in reversed(nodes):
+        if wanted.intersection(node.outputs):
+            kept.append(node)
+            wanted.update(node.inputs)
+            for value in node.attributes.values():
+                if isinstance(value, ModelGraph):
+                    wanted.update(names_within(value))
+    return tuple(reversed(kept))
+
+
+def names_within(graph: ModelGraph) -> set[str]:
+    """Returns all names that a sub-graph reads."""
+    names = {value.name for value in graph.outputs}
+    for node in graph.nodes:
+        names.update(node.inputs)
+        for value in node.attributes.values():
+            if isinstance(value, ModelGraph):
+                names |= names_within(value)
+    return names
+
+
 MOST_DENSE = 1 << 30  # bytes of a sparse tensor that is written out
 
 

@@ -14,7 +14,7 @@ from onnx import helper
 import nnc
 from nnc.base.context import activity, set_context
 from nnc.errors import FileFormatError, NncError, UnsupportedError, user_error
-from nnc.onnx.model import DEEPEST, WHERE, Function, Model, ModelGraph, Node, body_of, versions_of
+from nnc.onnx.model import DEEPEST, WHERE, Function, Model, ModelGraph, Node, body_of, needed, versions_of
 from nnc.onnx.operators.families import find
 from nnc.onnx.values import ValueNeeded, as_known, is_known, nnc_has
 
@@ -47,6 +47,7 @@ class Named(NamedTuple):
 
 
 Values = dict[str, Named]
+GRADIENT = ("ai.onnx.preview.training", "Gradient")
 _NONE: frozenset[str] = frozenset()
 ABSENT = Named(None, _NONE)
 
@@ -91,7 +92,11 @@ class Runner:
             depends = frozenset().union(*(operand.inputs for operand in operands))
             try:
                 with activity(f"running {node.title}"):
-                    results = self._node(node, [operand.value for operand in operands], values)
+                    given = [operand.value for operand in operands]
+                    is_gradient = (node.domain, node.operator) == GRADIENT
+                    results = (
+                        self._gradient(node, nodes, given, values) if is_gradient else self._node(node, given, values)
+                    )
             except ValueNeeded as request:
                 asked = [operand.inputs for operand in operands if operand.value is request.value]
                 raise InputsNeeded(
@@ -129,6 +134,18 @@ class Runner:
             return [as_known(value) for value in _several(found)]
         return _several(function(node, *operands))
 
+    def _gradient(self, node: Node, nodes: Sequence[Node], operands: list[Any], values: Values) -> Sequence[Any]:
+        """Differentiates the nodes that lead from `xs` to `y`, names of values of the same graph."""
+        names, y = node.attributes["xs"], node.attributes["y"]
+        before = needed(nodes[: nodes.index(node)], [y])
+
+        def total(*xs: Any) -> Any:
+            inner = values | {name: _named(x, values[name].inputs) for name, x in zip(names, xs, strict=True)}
+            self.nodes(before, inner)
+            return nnc.numpy.sum(inner[y].value)
+
+        return nnc.grad(total, argnums=tuple(range(len(names))))(*map(nnc.numpy.asarray, operands[: len(names)]))
+
     def _may_be_folded(self, node: Node, function: Any, operands: Sequence[Any]) -> bool:
         """Whether the results of known operands are to be known, too; checks their size before there is anything of it."""
         held = sum(_nbytes(operand) for operand in operands)
@@ -157,7 +174,7 @@ class Runner:
         given = {attribute.name: attribute for attribute in node.proto.attribute}
         function = self._model.functions.get((node.domain, node.operator))
         if function is None:
-            function = standard_function(node, operands)
+            function = standard_function(node, operands, self._model.versions)
         for attribute in [*function.proto.attribute_proto, *_defaults(node)]:
             given.setdefault(attribute.name, attribute)
         names = list(function.proto.input)
@@ -175,7 +192,7 @@ class Runner:
         return [values[name].value if name in values else None for name in function.proto.output]
 
 
-def standard_function(node: Node, operands: Sequence[Any]) -> Function:
+def standard_function(node: Node, operands: Sequence[Any], versions: Mapping[str, int]) -> Function:
     """Returns the standard's definition of an operator by other operators.
 
     Raises:
@@ -197,7 +214,7 @@ def standard_function(node: Node, operands: Sequence[Any]) -> Function:
             raise missing
     else:
         raise missing
-    return Function(body, MappingProxyType({"": node.version} | versions_of(body.opset_import)))
+    return Function(body, MappingProxyType({**versions} | versions_of(body.opset_import)))
 
 
 def take(values: Mapping[str, Named], name: str, where: str) -> Named:
@@ -255,4 +272,4 @@ def _is_host(value: Any) -> bool:
 
 
 def _array(value: Any) -> Any:
-    return None if value is None else nnc.numpy.asarray(value)
+    return None if value is None or not nnc_has(value.dtype) else nnc.numpy.asarray(value)

@@ -12,6 +12,12 @@ import numpy as np
 from nnc.array.array import Array
 
 
+_DTYPES = frozenset(
+    ["bool", "bfloat16", "float16", "float32", "float64", "complex64", "complex128"]
+    + [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
+)
+
+
 class ValueNeeded(Exception):  # noqa: N818  (a request to the loader, which answers it)
     """Tells the loader that an operator needs the numbers of a value, which the trace does not know."""
 
@@ -46,4 +52,4 @@ def as_known(value: Any) -> Any:
 
 def nnc_has(dtype: Any) -> bool:
     """Whether nnc has arrays of a dtype."""
-    return np.dtype(dtype).kind in "biufc" or np.dtype(dtype).name == "bfloat16"
+    return np.dtype(dtype).name in _DTYPES

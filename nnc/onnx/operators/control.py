@@ -20,6 +20,10 @@ def _is_concrete(value: Any) -> bool:
     return isinstance(value, (np.ndarray, nnc.Array))
 
 
+def _arrays(value: Any) -> Any:
+    return [_arrays(part) for part in value] if isinstance(value, list) else nnp.asarray(value)
+
+
 @operator("If")
 def branch(node: Node, predicate: Any) -> Any:
     """The branch that is taken where that is known, else both as branches of `cond`."""
@@ -27,7 +31,7 @@ def branch(node: Node, predicate: Any) -> Any:
     if _is_concrete(predicate):
         return tuple(branches[0 if np.asarray(predicate).reshape(()) else 1]())
     try:
-        traced = [lambda body=body: tuple(map(nnp.asarray, body())) for body in branches]
+        traced = [lambda body=body: tuple(map(_arrays, body())) for body in branches]
         return tuple(nnc.cond(nnp.reshape(predicate, ()), *traced))
     except NncError:  # branches whose results differ in shape need the predicate's value
         raise ValueNeeded(predicate, "the branch of If") from None

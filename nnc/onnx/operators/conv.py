@@ -67,7 +67,7 @@ def _cut(node: Node, windows: Windows, sizes: Any, full: list[int]) -> tuple[lis
     totals = [size - left for size, left in zip(full, wanted[-len(full) :], strict=True)]
     halves = [(total // 2, total - total // 2) for total in totals]
     if way != "SAME_UPPER":
-        halves = [(high, low) for low, high in halves] if way == "SAME_LOWER" else halves
+        halves = [(high, low) for low, high in halves]
     return halves, list(wanted[-len(full) :])
 
 

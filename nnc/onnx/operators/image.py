@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import itertools
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 
 import nnc
 import nnc.numpy as nnp
+from nnc.errors import UnsupportedError, user_error
 from nnc.onnx.model import Node
 from nnc.onnx.operators.table import operator
 from nnc.onnx.values import integers, known
@@ -214,3 +218,17 @@ def _suppress(boxes: Any, scores: Any, count: int, limit: float, floor: float) -
         union = areas[order] + areas[best] - shared
         order = order[shared <= limit * union] if limit > 0 else order[shared <= 0]
     return kept
+
+
+@operator("ImageDecoder")
+def image_decoder(node: Node, data: Any) -> Any:
+    """Pillow decodes the bytes of a picture."""
+    if find_spec("PIL") is None:
+        raise user_error(UnsupportedError, "ImageDecoder", "Pillow is not installed.", fix="pip install pillow")
+    pillow = import_module("PIL.Image")
+    picture = pillow.open(io.BytesIO(known(data, "the bytes of ImageDecoder").tobytes()))
+    kind = node.attributes.get("pixel_format", "RGB")
+    if kind == "Grayscale":
+        return np.asarray(picture.convert("L"))[..., None]
+    pixels = np.asarray(picture.convert("RGB"))
+    return pixels[..., ::-1] if kind == "BGR" else pixels

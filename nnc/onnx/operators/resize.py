@@ -86,7 +86,7 @@ def _places(where: str, count: int, size: int, factor: float, span: tuple[float,
     """Returns where each output lies among the elements of the operand."""
     i = np.arange(count, dtype=np.float64)
     if where == "align_corners":
-        return i * (size - 1) / (count - 1) if count > 1 else i * 0
+        return i * (size - 1) / (factor * size - 1) if factor * size > 1 else i * 0
     if where == "asymmetric":
         return i / factor
     if where == "tf_half_pixel_for_nn":
@@ -121,7 +121,7 @@ def _weights(node: Node, mode: str, at: NDArray, size: int, factor: float) -> ND
         place = first + tap
         distance = np.abs(at - place) * shrink
         weight = np.maximum(1 - distance, 0) if mode == "linear" else _cubic(distance, a)
-        if excludes or (shrink < 1 and mode == "linear"):
+        if excludes:
             weight = np.where((place < 0) | (place >= size), 0, weight)
         np.add.at(matrix, (np.arange(len(at)), np.clip(place, 0, size - 1).astype(np.int64)), weight)
         total += weight

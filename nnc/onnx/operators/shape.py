@@ -216,7 +216,8 @@ def depth_to_space(node: Node, x: Any) -> Any:
 def space_to_depth(node: Node, x: Any) -> Any:
     block = node.attributes["blocksize"]
     n, c, h, w = x.shape
-    parts = nnp.transpose(nnp.reshape(x, (n, c, h // block, block, w // block, block)), (0, 3, 5, 1, 2, 4))
+    order = (0, 3, 5, 1, 2, 4) if node.attributes.get("mode", "DCR") == "DCR" else (0, 1, 3, 5, 2, 4)
+    parts = nnp.transpose(nnp.reshape(x, (n, c, h // block, block, w // block, block)), order)
     return nnp.reshape(parts, (n, c * block**2, h // block, w // block))
 
 

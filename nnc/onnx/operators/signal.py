@@ -81,15 +81,13 @@ def mel_weights(node: Node, bins: Any, length: Any, rate: Any, low: Any, high: A
     what = "the settings of MelWeightMatrix"
     (count,), (size,), (sampled,) = integers(bins, what), integers(length, what), integers(rate, what)
     begin, end = (float(known(edge, what).reshape(())) for edge in (low, high))
-    mels = np.linspace(_mel(begin), _mel(end), count + 2)
+    mels = _mel(begin) + np.arange(count + 2) * (_mel(end) - _mel(begin)) / (count + 2)
     edges = np.floor((size + 1) * (700 * (10 ** (mels / 2595) - 1)) / sampled).astype(np.int64)
     found = np.zeros((size // 2 + 1, count))
     for index in range(count):
         left, centre, right = edges[index : index + 3]
-        if centre == left:
-            found[centre, index] = 1
-        for place in range(left, centre):
-            found[place, index] = (place - left) / (centre - left)
+        for place in range(left, centre + 1):
+            found[place, index] = (place - left) / (centre - left) if centre > left else 1.0
         for place in range(centre, right):
             found[place, index] = (right - place) / (right - centre)
     return found.astype(dtype_of(node.attributes.get("output_datatype", 1)))
