@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from nnc.graph import Node
-from nnc.onnx.writers.shape import padded, shape_of, sliced
+from nnc.onnx.writers.shape import padded, reshaped, shape_of, sliced
 from nnc.onnx.writers.table import kind, refused, writes
 from nnc.onnx.writers.writer import Writer
 
@@ -128,7 +128,7 @@ def _dynamic_slice(writer: Writer, node: Node, x: Names) -> str:
     starts = _starts(writer, node, x, sizes, 1)
     ends = writer.op("Add", starts, writer.integers(sizes))
     found = writer.op("Slice", x[0], starts, ends, writer.integers(range(len(sizes))))
-    return str(writer.op("Reshape", found, writer.integers(sizes), allowzero=int(0 in sizes)))
+    return reshaped(writer, found, tuple(sizes))
 
 
 @writes("dynamic_update_slice")

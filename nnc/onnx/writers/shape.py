@@ -18,7 +18,8 @@ def shape_of(node: Node, operand: int = 0) -> tuple[int, ...]:
 
 def reshaped(writer: Writer, x: str, shape: tuple[int, ...]) -> str:
     """Adds a reshape; sizes of 0 are sizes."""
-    return str(writer.op("Reshape", x, writer.integers(shape), allowzero=int(0 in shape)))
+    zeros = {"allowzero": 1} if 0 in shape else {}
+    return str(writer.op("Reshape", x, writer.integers(shape), **zeros))
 
 
 @writes("reshape")
