@@ -160,6 +160,11 @@ class Compiled(Generic[P, R_co]):
         return self if instance is None else BoundMethod(self, instance)
 
     @api_boundary
+    @property
+    def signature(self) -> Signature:
+        """The function's parameters and their roles."""
+        return self._signature
+
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """Traces for these arguments (arrays, numbers or ShapeDtypeStructs) without running."""
         call = self._signature.take_apart(args, kwargs, self._device)

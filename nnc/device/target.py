@@ -316,6 +316,7 @@ class Target:
         attention: blocks of attention.
         convolutions: when operands of convolutions are reordered.
         sorting: which sort serves which rows.
+        libraries: whether kernels of libraries run, too, or printed ones alone.
     """
 
     kind: str
@@ -330,6 +331,7 @@ class Target:
     attention: Attention = Attention()
     convolutions: Convolutions = Convolutions()
     sorting: Sorting = Sorting()
+    libraries: bool = True
 
     def __hash__(self) -> int:
         return hash((self.kind, self.vector_bytes, self.cores))  # the rest hardly ever differs, and takes long

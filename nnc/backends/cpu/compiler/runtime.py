@@ -116,6 +116,11 @@ class Runtime:
         }
 
 
+def alone_text(architecture: str) -> str:
+    """Returns the functions that printed code may call where it has no threads, as LLVM's text for a processor family."""
+    return _SERIAL_LOOPS + float_mode_text(architecture)
+
+
 # -- float16 -----------------------------------------------------------------------------------------------------------
 
 # float16 to float32 and back, for processors that have no instructions for it: code generation calls functions of these names.

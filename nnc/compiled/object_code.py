@@ -1,0 +1,174 @@
+"""Compiles a function to an object file that needs neither Python nor nnc: joins tracing, lowering, printing and LLVM for `nnc.export`."""
+
+from __future__ import annotations
+
+import ctypes
+import platform
+from collections.abc import Callable, Sequence
+from operator import is_
+from typing import Any, NamedTuple
+
+from nnc.backends.cpu.compiler.jit import compiler, recipe_of, recipe_of_program, why_absent
+from nnc.backends.cpu.compiler.runtime import alone_text, conversions_text
+from nnc.backends.llvm.llvm import CALLS, Recipe
+from nnc.backends.llvm.objects import ObjectFile, known_targets, make_object
+from nnc.base.context import set_context
+from nnc.base.garbage import collection_paused
+from nnc.base.machine import address_of
+from nnc.base.options import Options
+from nnc.compiled.compiled import Compiled
+from nnc.compiled.executable import Lowered
+from nnc.compiled.pipeline import lower_to_parts
+from nnc.compiled.signature import Signature
+from nnc.compiled.toolchain import toolchain
+from nnc.device.targets.objects import OBJECT_TARGETS, ObjectTarget
+from nnc.errors import BackendError, UnsupportedError, user_error
+from nnc.graph import Graph, Node, TensorSpec
+from nnc.graph.remake import OncePerGraph
+from nnc.lower.kernels.native import Native
+from nnc.lower.plan.stages import Step, row_major
+from nnc.run.exported_entry import ALIGNMENT, ExportedText, missing_kernels, print_exported
+from nnc.run.report import Cost, MemoryPlan, make_cost, make_memory_plan
+
+__all__ = ["ALIGNMENT", "OBJECT_TARGETS", "known_targets"]
+
+WHERE = "nnc.export"
+
+
+class Operand(NamedTuple):
+    """An input or an output of an exported function: its path in the pytree, its spec, and its strides in bytes."""
+
+    path: str
+    spec: TensorSpec
+    strides: tuple[int, ...]
+
+
+class ObjectCode(NamedTuple):
+    """An exported function: its object file, its text, its operands, and what is known of a call before it runs."""
+
+    file: ObjectFile
+    printed: ExportedText
+    inputs: tuple[Operand, ...]
+    outputs: tuple[Operand, ...]
+    memory_plan: MemoryPlan
+    cost: Cost
+
+
+def object_options(target: str, memory_budget: int | None = None) -> Options:
+    """Returns the options of an exported program: printed kernels alone, on one stream."""
+    return Options(memory_budget=memory_budget, streams=1, machine=OBJECT_TARGETS[target].machine)
+
+
+def lowered_for(
+    fun: Callable[..., Any], specs: tuple[Any, ...], options: Options, max_steps: int | None = None
+) -> Lowered:
+    """Traces a function, compiled or not, on specs; nothing is donated, since inputs are the caller's.
+
+    Args:
+        max_steps: the bound of loops of unknown length that keep values for their reverse pass and have none of their own.
+    """
+    own = fun.signature if isinstance(fun, Compiled) else Signature.of(fun, None, None, None, None)
+    call = own._replace(donate_nums=(), donate_names=()).take_apart(specs, {}, options.device)
+    lowered = Lowered.of(call, options)
+    return lowered if max_steps is None else lowered.with_graph(_Bounded(max_steps).graph(lowered.graph))
+
+
+class _Bounded(OncePerGraph):
+    """Gives loops that write tapes a bound where they have none."""
+
+    def __init__(self, max_steps: int) -> None:
+        super().__init__()
+        self.max_steps = max_steps
+
+    def rewrite(self, graph: Graph) -> Graph:
+        """See the base."""
+        nodes = tuple(self._bounded(self.renew(node, {})) for node in graph.nodes)
+        return graph if all(map(is_, nodes, graph.nodes)) else graph.update(nodes=nodes)
+
+    def _bounded(self, node: Node) -> Node:
+        params = node.params
+        if not params.get("tapes") or "max_steps" not in params or params["max_steps"] is not None:
+            return node
+        return node.update(params={**params, "max_steps": self.max_steps})
+
+
+def compile_to_object(
+    lowered: Lowered, name: str, target: str, options: Options, *, inside: bool = True, threads: int = 0
+) -> ObjectCode:
+    """Compiles a traced function to an object file with the C function `name`.
+
+    Args:
+        inside: whether the object file holds the constants.
+
+    Raises:
+        UnsupportedError: steps need Python.
+        MemoryBudgetError: no plan fits.
+    """
+    processor = OBJECT_TARGETS[target]
+    with collection_paused(), set_context(program=options):
+        graph, used = lowered.wanted()
+        parts = lower_to_parts(graph, options, toolchain(options.device).choose_kernel)
+        missing = missing_kernels(parts)
+        if missing:
+            raise _needs_python(missing)
+        explicit = lowered.num_explicit
+        given = [i if i < explicit else lowered.captured_arrays()[i - explicit] for i in used]
+        printed = print_exported(name, parts, given, inside=inside)
+    file = make_object(_modules(printed, processor), (name, f"{name}_error"), processor)
+    inputs, outputs = (
+        tuple(Operand(path, spec, row_major(spec)) for path, spec in operands) for operands in lowered.operands()
+    )
+    return ObjectCode(file, printed, inputs, outputs, make_memory_plan(parts.planned), make_cost(parts.planned))
+
+
+def load_object(content: bytes, needs: Sequence[str], exports: Sequence[str]) -> tuple[dict[str, int], Any]:
+    """Loads an object file into this process; returns the addresses of its functions, and what keeps them loaded.
+
+    Raises:
+        BackendError: nnc has no compiler on this machine.
+    """
+    found = compiler()
+    if found is None:
+        problem = f"there is no compiler on this machine: {why_absent()}."
+        raise user_error(BackendError, "nnc.load_exported", problem, fix="link the object file into a program.")
+    library = ctypes.CDLL(None)
+    addresses = {name: address_of(library, name) for name in needs}
+    loaded = found.engine.link([content], {name: x for name, x in addresses.items() if x is not None}, exports)
+    return dict(loaded.addresses), loaded
+
+
+def runs_here(target: str) -> bool:
+    """Whether this machine may run code for a target: its processor family is the same."""
+    return OBJECT_TARGETS[target].architecture == platform.machine()
+
+
+def _modules(printed: ExportedText, target: ObjectTarget) -> list[tuple[str, Recipe]]:
+    """Returns the modules of an object file: the entry, the kernels, and the functions that both may call."""
+    kernels: dict[str, Native] = {}
+    left = list(printed.called)
+    while left:
+        native = left.pop()
+        if native.name not in kernels:
+            kernels[native.name] = native
+            left += native.calls
+    modules = [(printed.text, recipe_of_program(printed.text))]
+    modules += [(native.code, recipe_of(native)) for native in kernels.values()]
+    modules.append((alone_text(target.architecture), CALLS))
+    if any("half" in text for text, _ in modules):
+        modules.append((conversions_text().replace("define ", "define weak hidden "), CALLS))
+    return modules
+
+
+def _needs_python(steps: list[Step]) -> UnsupportedError:
+    """Builds the error that lists each user's line that needs Python."""
+    found = dict.fromkeys(
+        (step.command.name, step.source.describe() if step.source is not None else "") for step in steps
+    )
+    operands = {f"{i + 1}. {command}": place for i, (command, place) in enumerate(found)}
+    problem = f"{len(found)} {'line needs' if len(found) == 1 else 'lines need'} Python, which an exported program does without."
+    tapes = any(step.command.name in ("while", "scan") for step in steps)
+    fix = (
+        "give the loops max_steps=, or export with max_steps=." if tapes
+        else "leave these commands out, or compute them before and behind the exported function."
+    )  # fmt: skip
+    return user_error(UnsupportedError, WHERE, problem, operands=operands, fix=fix)
