@@ -5,17 +5,22 @@ from __future__ import annotations
 import ctypes
 import platform
 from collections.abc import Callable, Sequence
+from functools import wraps
 from operator import is_
 from typing import Any, NamedTuple
 
+from nnc import tree
+from nnc.array.array import as_value
 from nnc.backends.cpu.compiler.jit import compiler, recipe_of, recipe_of_program, why_absent
 from nnc.backends.cpu.compiler.runtime import alone_text, conversions_text
 from nnc.backends.llvm.llvm import CALLS, Recipe
 from nnc.backends.llvm.objects import ObjectFile, known_targets, make_object
 from nnc.base.context import set_context
+from nnc.base.dtypes import shown_dtype
 from nnc.base.garbage import collection_paused
 from nnc.base.machine import address_of
 from nnc.base.options import Options
+from nnc.commands.promote import astype, is_weak, with_weakness
 from nnc.compiled.compiled import Compiled
 from nnc.compiled.executable import Lowered
 from nnc.compiled.pipeline import lower_to_parts
@@ -68,9 +73,24 @@ def lowered_for(
         max_steps: the bound of loops of unknown length that keep values for their reverse pass and have none of their own.
     """
     own = fun.signature if isinstance(fun, Compiled) else Signature.of(fun, None, None, None, None)
-    call = own._replace(donate_nums=(), donate_names=()).take_apart(specs, {}, options.device)
+    inner = own.fun
+
+    @wraps(inner)
+    def strong(*args: Any, **kwargs: Any) -> Any:
+        return tree.map(_as_shown, inner(*args, **kwargs))
+
+    call = own._replace(fun=strong, donate_nums=(), donate_names=()).take_apart(specs, {}, options.device)
     lowered = Lowered.of(call, options)
     return lowered if max_steps is None else lowered.with_graph(_Bounded(max_steps).graph(lowered.graph))
+
+
+def _as_shown(leaf: Any) -> Any:
+    """Gives a number of no fixed dtype the one that users see; Python's numbers have 64 bits in memory."""
+    weak = is_weak(leaf)
+    if not weak:
+        return leaf
+    value = as_value(leaf)
+    return with_weakness(as_value(astype(value, shown_dtype(value.spec.dtype, weak))), False)
 
 
 class _Bounded(OncePerGraph):
