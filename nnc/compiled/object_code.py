@@ -1,4 +1,4 @@
-"""Compiles a function to an object file that needs neither Python nor nnc: joins tracing, lowering, printing and LLVM for `nnc.export`."""
+"""Compiles a function to an object file that needs neither Python nor nnc: joins tracing, lowering and LLVM for `nnc.export`."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Operand(NamedTuple):
 
 
 class ObjectCode(NamedTuple):
-    """An exported function: its object file, its text, its operands, and what is known of a call before it runs."""
+    """An exported function: its object file, its text, its operands, and the memory and work of a call."""
 
     file: ObjectFile
     printed: ExportedText
@@ -142,7 +142,7 @@ def compile_to_object(
 
 
 def load_object(content: bytes, needs: Sequence[str], exports: Sequence[str]) -> tuple[dict[str, int], Any]:
-    """Loads an object file into this process; returns the addresses of its functions, and what keeps them loaded.
+    """Loads an object file into this process; returns the addresses of its functions, and the object that keeps them loaded.
 
     Raises:
         BackendError: nnc has no compiler on this machine.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import keyword
 import os
 import re
 import shutil
@@ -35,12 +34,12 @@ from nnc.exporting.record import Exported, ExportedTensor
 from nnc.trace.core.flat import check_callable, name_of
 
 _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
-_WORDS = frozenset(
-    "auto bool break case catch char class const constexpr continue decltype default delete do double else enum explicit "
-    "extern false float for friend goto if inline int long mutable namespace new operator private protected public register "
-    "restrict return short signed sizeof static struct switch template this throw true try typedef typename union unsigned "
-    "using virtual void volatile while main".split()
-)
+_WORDS = """
+    auto bool break case catch char class const constexpr continue decltype default delete do double else enum
+    explicit extern false float for friend goto if inline int long main mutable namespace new operator private
+    protected public register restrict return short signed sizeof static struct switch template this throw true
+    try typedef typename union unsigned using virtual void volatile while
+"""  # of C and C++, and the name of the program's own function
 _MOST_INSIDE = 1 << 31  # bytes of constants that code of the small model reaches
 _MOST_THREADS = 1024
 
@@ -60,7 +59,8 @@ def export(
 ) -> Exported:
     """Compiles `fun` to an object file that needs libc and libm at most, and writes a C header for it.
 
-    The folder holds `NAME.o`, `NAME.h`, and `NAME.json`, which says the same as the header; with `constants="file"` also `NAME.bin`.
+    The folder holds `NAME.o`, `NAME.h`, and `NAME.json`, which says the same as the header; with `constants="file"` also
+    `NAME.bin`.
     The C function is `int NAME(const void *const *inputs, void *const *outputs, void *arena)`. Inputs are the leaves of the
     arguments, outputs those of the result, all row-major. Arrays that `fun` captures become constants. A call allocates nothing;
     calls at the same time need an arena each.
@@ -172,7 +172,7 @@ def _write_constants(file: Path, code: ObjectCode) -> None:
         written.write(bytes(code.printed.constant_bytes - written.tell()))
 
 
-# -- what users may have got wrong -------------------------------------------------------------------------------------
+# -- arguments ------------------------------------------------------------------------------------------------------
 
 
 def _checked_folder(path: str | os.PathLike[str]) -> Path:
@@ -189,7 +189,7 @@ def _checked_folder(path: str | os.PathLike[str]) -> Path:
 
 def _checked_name(name: str | None, fun: Callable[..., object]) -> str:
     found = name_of(fun) if name is None else name
-    if not isinstance(found, str) or not _IDENTIFIER.fullmatch(found) or found in _WORDS or keyword.iskeyword(found):
+    if not isinstance(found, str) or not _IDENTIFIER.fullmatch(found) or found in _WORDS.split():
         fix = 'pass name= with letters, digits and underscores, a letter first, such as name="step".'
         raise user_error(ArgumentError, WHERE, f"{found!r} is no name for a C function.", fix=fix)
     return found

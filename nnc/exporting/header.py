@@ -36,7 +36,7 @@ def print_header(exported: Exported, alignment: int) -> str:
         "A call allocates nothing and keeps nothing: calls at the same time have an arena each. Outputs share no memory",
         "with inputs, the arena or each other. 0 is success; any other number is an error, which NAME_error words.",
         *(["constants is the content of the file NAME.bin, mapped or read, and aligned as the arena is."] if has_file else []),
-        *(["NAME_start makes the threads and returns 0, NAME_stop ends them; a loop runs alone before and behind."] if threads else []),
+        *(["NAME_start makes the threads and returns 0, NAME_stop ends them; outside, loops run alone."] if threads else []),
     ]  # fmt: skip
     constants = ", const void *constants" if has_file else ""
     sizes = {
@@ -66,7 +66,7 @@ def _table(function: str, tensors: Sequence[ExportedTensor]) -> Iterator[str]:
     rows = []
     for i, tensor in enumerate(tensors):
         yield f"  /* {i}: {_quiet(tensor.path or 'the result')} {tensor.dtype}{list(tensor.shape)} */"
-        numbers = [f"(const int64_t *)0, (const int64_t *)0"]
+        numbers = ["(const int64_t *)0, (const int64_t *)0"]
         if tensor.shape:
             for key, values in (("shape", tensor.shape), ("strides", tensor.strides)):
                 yield f"  static const int64_t {key}{i}[] = {{{', '.join(map(str, values))}}};"

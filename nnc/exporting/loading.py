@@ -33,7 +33,7 @@ class LoadedFunction:
     """An exported function, loaded into this process. Calls have an arena each.
 
     Attributes:
-        exported: what the folder says of it.
+        exported: the record in its folder.
     """
 
     def __init__(self, exported: Exported, addresses: dict[str, int], held: Any, constants: Any) -> None:
@@ -71,13 +71,19 @@ class LoadedFunction:
             raise user_error(ArgumentError, self.exported.name, problem, fix="pass one array for each input.")
         arrays = []
         for leaf, spec in zip(leaves, wanted, strict=True):
-            array = np.ascontiguousarray(np.asarray(leaf), dtypes.as_dtype(spec.dtype) if dtypes.is_scalar(leaf) else None)
+            array = np.ascontiguousarray(
+                np.asarray(leaf), dtypes.as_dtype(spec.dtype) if dtypes.is_scalar(leaf) else None
+            )
             array = array.reshape(np.shape(leaf))  # NumPy makes an axis of a number
             if array.shape != spec.shape or array.dtype != dtypes.as_dtype(spec.dtype):
                 operands = {spec.path: f"{array.dtype}{list(array.shape)}"}
                 problem = f"{spec.path} must be {spec.dtype}{list(spec.shape)}."
                 raise user_error(
-                    ShapeError, self.exported.name, problem, operands=operands, fix="pass an array of this shape and dtype."
+                    ShapeError,
+                    self.exported.name,
+                    problem,
+                    operands=operands,
+                    fix="pass an array of this shape and dtype.",
                 )
             arrays.append(array)
         return arrays

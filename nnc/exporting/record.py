@@ -1,4 +1,4 @@
-"""What is known of an exported function: its operands and its quantities. The header and the JSON file say the same."""
+"""The record of an exported function: its operands and its quantities. The header and the JSON file say the same."""
 
 from __future__ import annotations
 

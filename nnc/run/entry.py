@@ -41,9 +41,9 @@ class EntryText(NamedTuple):
     blocks: tuple[Steps, ...]
 
 
-class Parts(NamedTuple):
-    """The functions that run a program's parts, `@part0`, `@part1`, …: what they declare, their texts, which of them flush denormal
-    numbers, and the kernels that they call or hold.
+class PrintedParts(NamedTuple):
+    """The functions that run a program's parts, `@part0`, `@part1`, …: their declarations, their texts, which of them flush
+    denormal numbers, and the kernels that they call or hold.
     """
 
     declared: frozenset[str]
@@ -53,7 +53,7 @@ class Parts(NamedTuple):
     held: tuple[Native, ...]
 
 
-def print_parts(outline: Outline, apart: bool) -> Parts:
+def print_parts(outline: Outline, apart: bool) -> PrintedParts:
     """Prints the functions that run the parts of a program. `apart`: each step is a part."""
     planned, natives = outline.planned, outline.natives
     steps, flushing = planned.bound.steps, _flushing(planned)
@@ -73,7 +73,7 @@ def print_parts(outline: Outline, apart: bool) -> Parts:
         lines |= needed
         bodies.append(body)
     lines |= {*declared.values(), *(_MODES if any(flushed) else ())}
-    return Parts(frozenset(lines), (*bodies, *(f.text() for f in functions)), flushed, called, held)
+    return PrintedParts(frozenset(lines), (*bodies, *(f.text() for f in functions)), flushed, called, held)
 
 
 def print_entry(

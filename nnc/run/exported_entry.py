@@ -246,7 +246,7 @@ _INDEXED = ("gather", "scatter", "dynamic_slice", "dynamic_update_slice", "fused
 
 
 def _errors(outline: Outline) -> dict[int, str]:
-    """Returns what the numbers mean that the program returns."""
+    """Returns the messages of the numbers that the program returns."""
     errors: dict[int, str] = {}
     for step in walk(outline.planned.bound.steps):
         number, region, native = outline.numbers[id(step)], step.region, outline.natives.get(id(step))

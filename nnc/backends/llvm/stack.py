@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections import Counter, defaultdict
 
-_LABEL = re.compile(r"^\"?([A-Za-z_][\w.$]*)\"?:")
-# By processor family: what pushes registers, what takes room, what rounds the pointer, what calls or jumps to a function, what takes
-# the address of one, and bytes that a call itself takes.
-_X86 = (
-    re.compile(r"^\s+pushq"), 8, re.compile(r"^\s+subq\s+\$(\d+), %rsp"), re.compile(r"^\s+andq\s+\$-(\d+), %rsp"),
-    re.compile(r"^\s+(?:callq|jmp)\s+([A-Za-z_][\w.$]*)"), re.compile(r"^\s+callq\s+\*"),
-    re.compile(r"^\s+(?:leaq|movq)\s+([A-Za-z_][\w.$]*)(?:@GOTPCREL)?\(%rip\)"), 8,
-)  # fmt: skip
-
-
-@dataclass(slots=True)
-class _Frame:
-    own: int
-    calls: set[str] = field(default_factory=set)
-    calls_any: bool = False
+_LABEL = re.compile(r"^\"?([A-Za-z_.][\w.$]*)\"?:")
+# Instructions of x86-64, in AT&T's syntax.
+_PUSH = re.compile(r"^\s+pushq")
+_ROOM = re.compile(r"^\s+(?:subq\s+\$|andq\s+\$-)(\d+), %rsp")
+_CALL = re.compile(r"^\s+(?:callq|jmp)\s+([A-Za-z_][\w.$]*)")
+_ANY_CALL = re.compile(r"^\s+callq\s+\*")
+_ADDRESS = re.compile(r"^\s+(?:leaq|movq)\s+([A-Za-z_][\w.$]*)(?:@GOTPCREL)?\(%rip\)")
+_REGISTER_BYTES = _CALL_BYTES = 8
 
 
 def stack_bytes(assembly: str, name: str, architecture: str) -> int | None:
@@ -30,35 +21,33 @@ def stack_bytes(assembly: str, name: str, architecture: str) -> int | None:
     """
     if architecture not in ("x86_64", "AMD64"):
         return None
-    push, pushed, room, rounds, call, any_call, address, own = _X86
-    frames: dict[str, _Frame] = {}
-    taken, frame = set[str](), _Frame(own)
+    own, calls, addressed = Counter[str](), defaultdict[str, set[str]](set), set[str]()
+    calls_any: set[str] = set()
+    function = ""
     for line in assembly.splitlines():
         if label := _LABEL.match(line):
-            if not label[1].startswith(".L"):
-                frame = frames[label[1]] = _Frame(own)
-        elif push.match(line):
-            frame.own += pushed
-        elif (found := room.match(line)) or (found := rounds.match(line)):
-            frame.own += int(found[1])
-        elif found := call.match(line):
-            frame.calls.add(found[1])
-        elif any_call.match(line):
-            frame.calls_any = True
-        elif found := address.match(line):
-            taken.add(found[1])
-    for each in frames.values():
-        each.calls &= frames.keys()
-        if each.calls_any:
-            each.calls |= taken & frames.keys()
-    return _deepest(frames, name, defaultdict(int), ())
+            function = function if label[1].startswith(".L") else label[1]
+            own[function] += 0 if label[1].startswith(".L") else _CALL_BYTES
+        elif _PUSH.match(line):
+            own[function] += _REGISTER_BYTES
+        elif found := _ROOM.match(line):
+            own[function] += int(found[1])
+        elif found := _CALL.match(line):
+            calls[function].add(found[1])
+        elif _ANY_CALL.match(line):
+            calls_any.add(function)
+        elif found := _ADDRESS.match(line):
+            addressed.add(found[1])
+    for each in calls_any:
+        calls[each] |= addressed
+    known: dict[str, int] = {}
 
+    def deepest(function: str, path: tuple[str, ...]) -> int:
+        if function in path or function not in own:  # a function that calls itself counts once
+            return 0
+        if function not in known:
+            below = (deepest(callee, (*path, function)) for callee in calls[function])
+            known[function] = own[function] + max(below, default=0)
+        return known[function]
 
-def _deepest(frames: Mapping[str, _Frame], name: str, known: dict[str, int], path: tuple[str, ...]) -> int:
-    if name in path or name not in frames:  # a function that calls itself counts once
-        return 0
-    if name not in known:
-        frame = frames[name]
-        below = max((_deepest(frames, callee, known, (*path, name)) for callee in frame.calls), default=0)
-        known[name] = frame.own + below
-    return known[name]
+    return deepest(name, ())

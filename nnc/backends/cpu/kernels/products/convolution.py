@@ -9,26 +9,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import product
 from typing import Any, NamedTuple
 
 from nnc.backends.cpu.kernels.products.dot import print_product
-from nnc.backends.printer import Printer, add_native, over
-from nnc.base import dtypes
+from nnc.backends.native_runs import run_native
+from nnc.backends.printer import Printer, over
 from nnc.commands.contract import dot
+from nnc.device import CPU
 from nnc.device.target import Target
-from nnc.graph import TensorSpec
+from nnc.graph import Kernel, TensorSpec, add_kernel
+from nnc.graph.kernels import KernelFactory
 from nnc.lower.kernels.axes import Axes
 from nnc.lower.kernels.builder import has_code
-from nnc.lower.kernels.native import Native
+from nnc.lower.kernels.native import Native, Remembered
 from nnc.lower.plan.stages import Step, Strides, View
 
-Place = Callable[[int, int], int]  # (position of the result, term) -> position in the left operand; negative where there is none
+Place = Callable[
+    [int, int], int
+]  # (position of the result, term) -> position in the left operand; negative where there is none
 
 
-class _Run(NamedTuple):
-    """Positions of the result along one axis: `count` from `first` on, `step` apart. Each has the `terms` from `term` on, `term_step`
-    apart. In the left operand they lie from `at` on, `along` further for each position and `across` for each term.
+class _AlikePositions(NamedTuple):
+    """Positions of the result along one axis: `count` from `first` on, `step` apart. Each has the `terms` from `term` on,
+    `term_step` apart. In the left operand they lie from `at` on, `along` further for each position and `across` for each term.
     """
 
     first: int
@@ -42,7 +47,7 @@ class _Run(NamedTuple):
     across: int
 
 
-class _Tensors(NamedTuple):
+class _ConvolutionStrides(NamedTuple):
     """Strides in bytes of the left operand, the right one and the result: along groups, rows, columns, summed channels, and the
     spatial axes.
     """
@@ -55,7 +60,7 @@ class _Tensors(NamedTuple):
     sizes: tuple[int, int, int, int]  # groups, rows, columns, summed
 
 
-def _axis_runs(positions: int, terms: int, size: int, place: Place) -> Iterator[_Run]:
+def _axis_runs(positions: int, terms: int, size: int, place: Place) -> Iterator[_AlikePositions]:
     """Cuts one axis of the result into runs."""
     alike: dict[tuple[int, ...], list[int]] = {}
     for r in range(positions):
@@ -71,7 +76,7 @@ def _axis_runs(positions: int, terms: int, size: int, place: Place) -> Iterator[
             at = place(rows[0], term) if found else 0
             along = place(rows[1], term) - at if found and count > 1 else 0
             across = place(rows[0], found[1]) - at if len(found) > 1 else 0
-            yield _Run(rows[0], step, count, term, term_step, len(found), at, along, across)
+            yield _AlikePositions(rows[0], step, count, term, term_step, len(found), at, along, across)
             rows = rows[count:]
 
 
@@ -104,7 +109,7 @@ def _channels_first(view: View, channels_last: bool) -> tuple[tuple[int, ...], S
     return shape, strides
 
 
-def _tensors(step: Step) -> tuple[_Tensors, tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+def _tensors(step: Step) -> tuple[_ConvolutionStrides, tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
     """Returns the strides of a convolution, and its spatial sizes: of the result, the terms, and the left operand."""
     groups, last = step.params["groups"], step.params.get("channels_last", False)
     left, right, out = (*step.inputs, step.outputs[0])
@@ -112,7 +117,7 @@ def _tensors(step: Step) -> tuple[_Tensors, tuple[int, ...], tuple[int, ...], tu
         (x, xs), (ct, cs) = _channels_first(left, last), _channels_first(right, last)
         w, ws = out.spec.shape, out.strides
         o, c = w[0] // groups, w[1]
-        strides = _Tensors(
+        strides = _ConvolutionStrides(
             (c * xs[1], o * cs[1], o * ws[0]), (xs[1], ws[1]), (cs[1], ws[0]), (xs[0], cs[0]), (xs[2:], cs[2:], ws[2:]),
             (groups, c, o, x[0]),
         )  # fmt: skip
@@ -123,14 +128,14 @@ def _tensors(step: Step) -> tuple[_Tensors, tuple[int, ...], tuple[int, ...], tu
     forward = step.command.name == "conv"
     summed, columns = (c, o) if forward else (o, c)
     along_summed, along_columns = (ws[1], ws[0]) if forward else (ws[0], ws[1])
-    strides = _Tensors(
+    strides = _ConvolutionStrides(
         (summed * xs[1], o * ws[0], columns * ys[1]), (xs[0], ys[0]), (along_columns, ys[1]), (xs[1], along_summed),
         (xs[2:], ws[2:], ys[2:]), (groups, x[0], columns, summed),
     )  # fmt: skip
     return strides, y[2:], w[2:], x[2:]
 
 
-def _box_product(step: Step, tensors: _Tensors, runs: Sequence[_Run]) -> Step:
+def _box_product(step: Step, tensors: _ConvolutionStrides, runs: Sequence[_AlikePositions]) -> Step:
     """Returns the product that computes a box of the result, on operands that begin at its first elements."""
     groups, rows, columns, summed = tensors.sizes
     lefts, rights, outs = tensors.spatial
@@ -173,8 +178,7 @@ def _native(step: Step, machine: Target) -> Native | None:
         return printer.native(inline=True)
     form = _FORMS[step.command.name]
     places = [
-        form(s, d, low)
-        for s, d, (low, _) in zip(params["stride"], params["dilation"], params["padding"], strict=True)
+        form(s, d, low) for s, d, (low, _) in zip(params["stride"], params["dilation"], params["padding"], strict=True)
     ]
     cut = [list(_axis_runs(*each)) for each in zip(positions, terms, sizes, places, strict=True)]
     for runs in product(*cut):
@@ -199,9 +203,15 @@ def _native(step: Step, machine: Target) -> Native | None:
     return printer.native(light=True)
 
 
-def _supports(specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:
-    return "packed" not in params and has_code(specs[0].dtype) and not dtypes.is_bool(specs[0].dtype)
+def _supports(machine: Target, specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:
+    """Takes convolutions of programs without libraries; elsewhere the reference, with BLAS, runs those oneDNN lacks."""
+    return not machine.libraries and "packed" not in params and has_code(specs[0].dtype)
+
+
+def _kernel(name: str, machine: Target) -> Kernel:
+    native = partial(_native, machine=machine)
+    return Kernel(CPU, run_native(native, name), partial(_supports, machine), native=Remembered(native))
 
 
 for _name in _FORMS:
-    add_native(_name, _native, _supports)
+    add_kernel(_name, KernelFactory(CPU, partial(_kernel, _name)))
