@@ -32,13 +32,13 @@ Place = Callable[
 
 
 class _AlikePositions(NamedTuple):
-    """Positions of the result along one axis: `count` from `first` on, `step` apart. Each has the `terms` from `term` on,
+    """Positions of the result along one axis: `places` from `first` on, `step` apart. Each has the `terms` from `term` on,
     `term_step` apart. In the left operand they lie from `at` on, `along` further for each position and `across` for each term.
     """
 
     first: int
     step: int
-    count: int
+    places: int
     term: int
     term_step: int
     terms: int
@@ -140,7 +140,7 @@ def _box_product(step: Step, tensors: _ConvolutionStrides, runs: Sequence[_Alike
     groups, rows, columns, summed = tensors.sizes
     lefts, rights, outs = tensors.spatial
     dtype, axes = step.inputs[0].spec.dtype, len(runs)
-    positions, terms = tuple(run.count for run in runs), tuple(run.terms for run in runs)
+    positions, terms = tuple(run.places for run in runs), tuple(run.terms for run in runs)
 
     def view(shape: Sequence[int], strides: Sequence[int]) -> View:
         return View(0, TensorSpec(tuple(shape), dtype), 0, tuple(strides))
