@@ -27,6 +27,8 @@ CASES = {
     "all padding": ((1, 1, 1, 2), (2, 1, 2, 2), (1, 1), ((4, 4), (3, 3)), (1, 1), 1),
     "wide stride": ((1, 2, 9, 9), (2, 2, 2, 2), (4, 4), ((0, 0), (1, 1)), (1, 1), 1),
     "one place": ((3, 4, 5, 5), (2, 4, 1, 1), (1, 1), ((0, 0), (0, 0)), (1, 1), 1),
+    "many channels": ((2, 5, 7, 7), (17, 5, 3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 1),
+    "many channels in groups": ((2, 6, 9, 8), (36, 3, 3, 2), (2, 1), ((1, 0), (2, 1)), (1, 2), 2),
     "empty": ((0, 2, 5, 5), (3, 2, 3, 3), (1, 1), ((0, 0), (0, 0)), (1, 1), 1),
 }
 
@@ -60,7 +62,7 @@ def test_convolutions_and_gradients_agree_with_the_reference(name: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int32", "int8"])
-@pytest.mark.parametrize("name", ["strided", "dilated", "groups"])
+@pytest.mark.parametrize("name", ["strided", "dilated", "groups", "many channels"])
 def test_other_dtypes_agree_with_the_reference(name: str, dtype: str) -> None:
     compare(name, dtype)
 
@@ -69,12 +71,14 @@ def test_other_dtypes_agree_with_the_reference(name: str, dtype: str) -> None:
 @pytest.mark.parametrize("channels_last", [False, True])
 def test_operands_may_lie_in_any_way(layout: Layout, channels_last: bool) -> None:
     compare("uneven", "float64", layout, channels_last)
+    compare("many channels in groups", "float64", layout, channels_last)
 
 
 @pytest.mark.parametrize("special", [np.inf, np.nan])
-def test_padding_is_no_term_of_a_sum(special: float) -> None:
-    x, w = np.ones((1, 1, 4, 4)), np.ones((2, 1, 3, 3))
+@pytest.mark.parametrize("channels", [2, 16])
+def test_padding_is_no_term_of_a_sum(special: float, channels: int) -> None:
+    x, w = np.ones((1, 1, 4, 4)), np.ones((channels, 1, 3, 3))
     w[0, 0, 0, 0] = special
     windows: dict[str, Any] = {"stride": (1, 1), "padding": ((1, 1), (1, 1)), "dilation": (1, 1), "groups": 1}
     check("conv", [x, w], windows, dense, 1e-12, ALONE)
-    check("conv_input_grad", [np.ones((1, 2, 4, 4)), w], {**windows, "spatial": (4, 4)}, dense, 1e-12, ALONE)
+    check("conv_input_grad", [np.ones((1, channels, 4, 4)), w], {**windows, "spatial": (4, 4)}, dense, 1e-12, ALONE)
