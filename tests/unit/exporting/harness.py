@@ -74,21 +74,24 @@ def in_python(fun: Callable[..., Any], args: tuple[Any, ...], max_steps: int | N
     return leaves_of(lowered_for(fun, args, object_options("native"), max_steps).compile()(*args))
 
 
-def build(folder: Path, name: str, *options: str) -> Path:
+def build(folder: Path, name: str, *options: str, compiler: str = "cc") -> Path:
     """Builds the caller of an exported function in an empty folder; returns the program."""
     work = folder.parent / f"{folder.name}-built"
     work.mkdir()
     (work / "caller.c").write_text(CALLER.replace("NAME", name))
-    command = ["cc", "-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", *options, "-I", str(folder), "caller.c"]
+    command = [compiler, "-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", *options, "-I", str(folder), "caller.c"]
     subprocess.run([*command, str(folder / f"{name}.o"), "-lm", "-o", "caller"], cwd=work, check=True)
     return work / "caller"
 
 
-def run(program: Path, exported: Exported, args: tuple[Any, ...]) -> list[np.ndarray[Any, Any]] | str:
+def run(
+    program: Path, exported: Exported, args: tuple[Any, ...], emulator: str | None = None
+) -> list[np.ndarray[Any, Any]] | str:
     """Runs a caller on arrays; returns the outputs, or the message of its error."""
     for i, x in enumerate(leaves_of(args)):
         (program.parent / f"input{i}").write_bytes(np.ascontiguousarray(x).tobytes())
-    done = subprocess.run([f"./{program.name}"], cwd=program.parent, capture_output=True, text=True, timeout=60)
+    command = [*([emulator] if emulator else []), f"./{program.name}"]
+    done = subprocess.run(command, cwd=program.parent, capture_output=True, text=True, timeout=60)
     if done.returncode == 1 and not done.stderr:
         return done.stdout
     assert done.returncode == 0, done.stderr
@@ -118,3 +121,4 @@ def unresolved(folder: Path, name: str = "program") -> set[str]:
     """The names that an object file needs."""
     listed = subprocess.run(["nm", "-u", f"{name}.o"], cwd=folder, check=True, capture_output=True, text=True)
     return {line.split()[-1] for line in listed.stdout.splitlines()}
+

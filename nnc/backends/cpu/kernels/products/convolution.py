@@ -4,8 +4,8 @@ Along each axis, positions of the result that have the same terms are a run: tho
 of those that reach into the padding; with strides, the gradient of the input has runs for each remainder. A box of runs is a
 product whose operands are views that overlap. No zeros are multiplied in the place of padding, so an infinite weight makes no NaN.
 
-Rows of small images are too short for vectors. There, windows are copied, with zeros for padding, so that all positions make one row
-of a single product ("im2col"). Where its result is not finite, the boxes compute it once more.
+Rows of small images are too short for vectors. There, windows are copied, with zeros for padding, so that all positions make one
+row of a single product ("im2col"). Where its result is not finite, the boxes compute it once more.
 """
 
 from __future__ import annotations
