@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from nnc import tree
 from nnc.array.array import as_value
 from nnc.backends.cpu.compiler.jit import compiler, recipe_of, recipe_of_program, why_absent
-from nnc.backends.cpu.compiler.runtime import alone_text, conversions_text
+from nnc.backends.cpu.compiler.runtime import FMA_TEXT, alone_text, conversions_text
 from nnc.backends.llvm.llvm import CALLS, Recipe
 from nnc.backends.llvm.objects import ObjectFile, known_targets, make_object
 from nnc.base.context import set_context
@@ -174,6 +174,8 @@ def _modules(printed: ExportedText, target: ObjectTarget) -> list[tuple[str, Rec
     modules = [(printed.text, recipe_of_program(printed.text))]
     modules += [(native.code, recipe_of(native)) for native in kernels.values()]
     modules.append((alone_text(target.architecture), CALLS))
+    if target.architecture == "wasm32":
+        modules.append((FMA_TEXT, CALLS))
     if any("half" in text for text, _ in modules):
         modules.append((conversions_text().replace("define ", "define weak hidden "), CALLS))
     return modules

@@ -31,6 +31,7 @@ from nnc.errors.errors import check_choice, check_count
 from nnc.errors.tracebacks import api_boundary
 from nnc.exporting.header import print_header
 from nnc.exporting.record import Exported, ExportedTensor
+from nnc.exporting.webassembly import write_module
 from nnc.trace.core.flat import check_callable, name_of
 
 _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
@@ -60,7 +61,7 @@ def export(
     """Compiles `fun` to an object file that needs libc and libm at most, and writes a C header for it.
 
     The folder holds `NAME.o`, `NAME.h`, and `NAME.json`, which says the same as the header; with `constants="file"` also
-    `NAME.bin`.
+    `NAME.bin`. For "wasm32" there are also `NAME.wasm` and its loader `NAME.mjs`, where `wasm-ld` is installed.
     The C function is `int NAME(const void *const *inputs, void *const *outputs, void *arena)`. Inputs are the leaves of the
     arguments, outputs those of the result, all row-major. Arrays that `fun` captures become constants. A call allocates nothing;
     calls at the same time need an arena each.
@@ -154,6 +155,8 @@ def _write(folder: Path, exported: Exported, code: ObjectCode) -> None:
             (beside / f"{name}.json").write_text(exported.to_json(), encoding="utf-8")
             if exported.constants == "file":
                 _write_constants(beside / f"{name}.bin", code)
+            if exported.target == "wasm32":
+                write_module(beside, exported, ALIGNMENT)
             beside.chmod(0o755)
             beside.rename(folder)
         except BaseException:

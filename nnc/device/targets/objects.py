@@ -53,6 +53,6 @@ _OTHERS = {
     "x86-64-v4": ObjectTarget(f"x86_64-{_LINUX}", "x86-64-v4", "", "x86_64", 64),
     "aarch64": ObjectTarget(f"aarch64-{_LINUX}", "generic", "+neon", "aarch64", 16),
     "armv7": ObjectTarget(f"armv7-{_LINUX}eabihf", "generic", "+neon,+vfp4", "armv7l", 16, pointer_bytes=4),
-    "wasm32": ObjectTarget("wasm32-unknown-unknown", "generic", "+simd128", "wasm32", 16, "static", 4),
+    "wasm32": ObjectTarget("wasm32-unknown-unknown", "generic", "+simd128,+bulk-memory,+nontrapping-fptoint", "wasm32", 16, "static", 4),
 }
 OBJECT_TARGETS = {NATIVE: ObjectTarget("", "", "", platform.machine(), 0), **_OTHERS}
