@@ -13,6 +13,8 @@ from nnc import tree
 from nnc.array.array import as_value
 from nnc.backends.cpu.compiler.jit import compiler, recipe_of, recipe_of_program, why_absent
 from nnc.backends.cpu.compiler.runtime import FMA_TEXT, alone_text, conversions_text
+from nnc.backends.cpu.threads.pool import is_supported
+from nnc.backends.cpu.threads.started import started_text
 from nnc.backends.llvm.llvm import CALLS, Recipe
 from nnc.backends.llvm.objects import ObjectFile, known_targets, make_object
 from nnc.base.context import set_context
@@ -119,6 +121,7 @@ def compile_to_object(
 
     Args:
         inside: whether the object file holds the constants.
+        threads: threads that share its loops; the caller is one of them.
 
     Raises:
         UnsupportedError: steps need Python.
@@ -134,7 +137,9 @@ def compile_to_object(
         explicit = lowered.num_explicit
         given = [i if i < explicit else lowered.captured_arrays()[i - explicit] for i in used]
         printed = print_exported(name, parts, given, inside=inside)
-    file = make_object(_modules(printed, processor), (name, f"{name}_error"), processor)
+    own = (name, f"{name}_error", *((f"{name}_start", f"{name}_stop") if threads > 1 else ()))
+    pool = started_text(name, threads, processor.machine.threads, processor.architecture) if threads > 1 else None
+    file = make_object(_modules(printed, processor, pool), own, processor)
     inputs, outputs = (
         tuple(Operand(path, spec, row_major(spec)) for path, spec in operands) for operands in lowered.operands()
     )
@@ -157,13 +162,22 @@ def load_object(content: bytes, needs: Sequence[str], exports: Sequence[str]) ->
     return dict(loaded.addresses), loaded
 
 
+def has_threads(target: str) -> bool:
+    """Whether loops can be shared by threads on a target."""
+    return is_supported("linux", OBJECT_TARGETS[target].architecture)
+
+
 def runs_here(target: str) -> bool:
     """Whether this machine may run code for a target: its processor family is the same."""
     return OBJECT_TARGETS[target].architecture == platform.machine()
 
 
-def _modules(printed: ExportedText, target: ObjectTarget) -> list[tuple[str, Recipe]]:
-    """Returns the modules of an object file: the entry, the kernels, and the functions that both may call."""
+def _modules(printed: ExportedText, target: ObjectTarget, pool: str | None) -> list[tuple[str, Recipe]]:
+    """Returns the modules of an object file: the entry, the kernels, and the functions that both may call.
+
+    Args:
+        pool: the threads that share loops; None: the caller's alone.
+    """
     kernels: dict[str, Native] = {}
     left = list(printed.called)
     while left:
@@ -173,7 +187,7 @@ def _modules(printed: ExportedText, target: ObjectTarget) -> list[tuple[str, Rec
             left += native.calls
     modules = [(printed.text, recipe_of_program(printed.text))]
     modules += [(native.code, recipe_of(native)) for native in kernels.values()]
-    modules.append((alone_text(target.architecture), CALLS))
+    modules.append((pool or alone_text(target.architecture), CALLS))
     if target.architecture == "wasm32":
         modules.append((FMA_TEXT, CALLS))
     if any("half" in text for text, _ in modules):

@@ -22,11 +22,12 @@ from nnc.compiled.object_code import (
     ObjectCode,
     Operand,
     compile_to_object,
+    has_threads,
     known_targets,
     lowered_for,
     object_options,
 )
-from nnc.errors import ArgumentError, ArgumentTypeError, FileAccessError, user_error
+from nnc.errors import ArgumentError, ArgumentTypeError, FileAccessError, UnsupportedError, user_error
 from nnc.errors.errors import check_choice, check_count
 from nnc.errors.tracebacks import api_boundary
 from nnc.exporting.header import print_header
@@ -72,7 +73,8 @@ def export(
         path: the folder to make; there is none of this name yet.
         name: the C function's name; by default that of `fun`.
         target: "native" (this processor), "x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64", "armv7" or "wasm32".
-        threads: threads that share long loops; 0: none.
+        threads: threads that share long loops, the caller's among them; 0: none. `NAME_start()` makes them, `NAME_stop()`
+            ends them.
         constants: "inside" the object file, or in a "file" that callers map and hand over as a fourth argument.
         max_steps: the most iterations of loops that have no `max_steps` of their own and whose reverse pass keeps values.
         lapack: "link": factorizations call LAPACK by name.
@@ -105,6 +107,8 @@ def export(
     if isinstance(threads, bool) or not isinstance(threads, int) or not 0 <= threads <= _MOST_THREADS:
         fix = "give a number of threads, or 0 for none."
         raise user_error(ArgumentError, WHERE, f"threads is {threads!r}; it must be an int from 0 to 1024.", fix=fix)
+    if threads and not has_threads(target):
+        raise user_error(UnsupportedError, WHERE, f"there are no threads on {target}.", fix="pass threads=0.")
     if max_steps is not None:
         check_count(WHERE, "max_steps", max_steps, "give the most iterations that loops may have.")
     options = object_options(target, None if memory_budget is None else parse_bytes(memory_budget))

@@ -36,7 +36,7 @@ def print_header(exported: Exported, alignment: int) -> str:
         "A call allocates nothing and keeps nothing: calls at the same time have an arena each. Outputs share no memory",
         "with inputs, the arena or each other. 0 is success; any other number is an error, which NAME_error words.",
         *(["constants is the content of the file NAME.bin, mapped or read, and aligned as the arena is."] if has_file else []),
-        *(["NAME_start makes the threads and returns 0, NAME_stop ends them; outside, loops run alone."] if threads else []),
+        *(["NAME_start makes the threads and returns 0, NAME_stop ends them; outside, loops run alone."] if exported.has_pool else []),
     ]  # fmt: skip
     constants = ", const void *constants" if has_file else ""
     sizes = {
@@ -54,7 +54,7 @@ def print_header(exported: Exported, alignment: int) -> str:
         "#ifdef __cplusplus", 'extern "C" {', "#endif", "",
         f"int {name}(const void *const *inputs, void *const *outputs, void *arena{constants});",
         f"const char *{name}_error(int error);",
-        *([f"int {name}_start(void);", f"void {name}_stop(void);"] if exported.threads else []),
+        *([f"int {name}_start(void);", f"void {name}_stop(void);"] if exported.has_pool else []),
         "", "#ifdef __cplusplus", "}", "#endif", f"#endif /* {name}_H */",
     ]  # fmt: skip
     return "\n".join(lines) + "\n"

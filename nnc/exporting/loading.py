@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import weakref
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,12 @@ class LoadedFunction:
         pointers = [ctypes.c_void_p] * (3 if constants is None else 4)
         self._call = ctypes.CFUNCTYPE(ctypes.c_int, *pointers)(addresses[exported.name])
         self._held, self._constants = held, constants
+        if exported.has_pool:
+            start, stop = (addresses[f"{exported.name}_{each}"] for each in ("start", "stop"))
+            self._held = held, weakref.finalize(self, _Pool(held, stop))
+            if error := ctypes.CFUNCTYPE(ctypes.c_int)(start)():
+                problem = f"the system gives no threads: {os.strerror(error)}."
+                raise user_error(BackendError, exported.name, problem, fix="export it with fewer threads.")
 
     @api_boundary
     def __call__(self, *args: Any) -> Any:
@@ -89,6 +96,16 @@ class LoadedFunction:
         return arrays
 
 
+class _Pool:
+    """Ends the threads of a loaded function, whose code is `held` until then."""
+
+    def __init__(self, held: Any, stop: int) -> None:
+        self._held, self._stop = held, ctypes.CFUNCTYPE(None)(stop)
+
+    def __call__(self) -> None:
+        self._stop()
+
+
 def _pointers(arrays: Sequence[np.ndarray[Any, Any]]) -> Any:
     return (ctypes.c_void_p * max(len(arrays), 1))(*(x.ctypes.data for x in arrays))
 
@@ -135,5 +152,6 @@ def load_exported(path: str | os.PathLike[str]) -> LoadedFunction:
     if not runs_here(exported.target):
         fix = 'export it with target="native", or link it into a program for that processor.'
         raise user_error(UnsupportedError, _WHERE, f"it is made for {exported.target}, not for this machine.", fix=fix)
-    addresses, held = load_object(content, exported.needs, (exported.name,))
+    pool = (f"{exported.name}_start", f"{exported.name}_stop") if exported.has_pool else ()
+    addresses, held = load_object(content, exported.needs, (exported.name, *pool))
     return LoadedFunction(exported, addresses, held, constants)

@@ -65,6 +65,11 @@ class Exported:
     errors: dict[int, str]
     versions: dict[str, str]
 
+    @property
+    def has_pool(self) -> bool:
+        """Whether threads other than the caller's share its loops."""
+        return self.threads > 1
+
     def to_json(self) -> str:
         """Returns the record as JSON."""
         return json.dumps(asdict(self), indent=1) + "\n"

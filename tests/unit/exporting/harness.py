@@ -43,6 +43,9 @@ int main(void) {
   }
   for (int i = 0; i < NAME_OUTPUTS; i++) outputs[i] = exactly((size_t)NAME_outputs()[i].bytes);
   void *arena = room(NAME_ARENA_BYTES);
+#ifdef START
+  if (START() || START()) return 5;
+#endif
   for (int time = 0; time < 2; time++) {
     int error = NAME(inputs, outputs, arena);
     if (error) {
@@ -59,6 +62,9 @@ int main(void) {
   }
   for (int i = 0; i < NAME_INPUTS; i++) free((void *)inputs[i]);
   free(arena);
+#ifdef STOP
+  STOP();
+#endif
   return 0;
 }
 """
@@ -77,7 +83,7 @@ def in_python(fun: Callable[..., Any], args: tuple[Any, ...], max_steps: int | N
 def build(folder: Path, name: str, *options: str, compiler: str = "cc") -> Path:
     """Builds the caller of an exported function in an empty folder; returns the program."""
     work = folder.parent / f"{folder.name}-built"
-    work.mkdir()
+    work.mkdir(exist_ok=True)
     (work / "caller.c").write_text(CALLER.replace("NAME", name))
     command = [compiler, "-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", *options, "-I", str(folder), "caller.c"]
     subprocess.run([*command, str(folder / f"{name}.o"), "-lm", "-o", "caller"], cwd=work, check=True)
