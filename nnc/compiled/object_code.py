@@ -200,11 +200,12 @@ def _needs_python(steps: list[Step]) -> UnsupportedError:
     found = dict.fromkeys(
         (step.command.name, step.source.describe() if step.source is not None else "") for step in steps
     )
-    operands = {f"{i + 1}. {command}": place for i, (command, place) in enumerate(found)}
-    problem = f"{len(found)} {'line needs' if len(found) == 1 else 'lines need'} Python, which an exported program does without."
+    count = "one step needs" if len(found) == 1 else f"{len(found)} steps need"
+    rows = "".join(f"\n    {command} at {place}" for command, place in found)
+    problem = f"{count} Python, which an exported program does without:{rows}"
     tapes = any(step.command.name in ("while", "scan") for step in steps)
     fix = (
         "give the loops max_steps=, or export with max_steps=." if tapes
         else "leave these commands out, or compute them before and behind the exported function."
     )  # fmt: skip
-    return user_error(UnsupportedError, WHERE, problem, operands=operands, fix=fix)
+    return user_error(UnsupportedError, WHERE, problem, fix=fix)

@@ -186,7 +186,7 @@ def _checked_folder(path: str | os.PathLike[str]) -> Path:
     try:
         folder = Path(path)
     except TypeError:
-        problem = f"path is a {type(path).__name__}."
+        problem = f"path is {path!r}, not a path."
         raise user_error(ArgumentTypeError, WHERE, problem, fix="pass the path of a folder.") from None
     if folder.exists() or folder.is_symlink():
         fix = "remove it, or pass another path."
