@@ -1,8 +1,8 @@
 """Trains LeNet on handwritten digits and exports it: lenet.c reads a picture with it, without Python.
 
-    pip install 'nnc[examples]'
-    python examples/exported/lenet.py --out out/lenet
-    cc -Iout/lenet examples/exported/lenet.c out/lenet/lenet.o -o read_digit && ./read_digit out/lenet.pgm
+pip install 'nnc[examples]'
+python examples/exported/lenet.py --out out/lenet
+cc -Iout/lenet examples/exported/lenet.c out/lenet/lenet.o -o read_digit && ./read_digit out/lenet.pgm
 """
 
 from __future__ import annotations

@@ -114,10 +114,6 @@ class Lowered:
             raise user_error(TraceError, name_of(self._signature.fun), problem, fix="pass the value as an argument.")
         return [value.data for value in self._staged.captured]
 
-    def with_graph(self, graph: Graph) -> Lowered:
-        """Returns it with another graph of the same inputs and outputs."""
-        return replace(self, _staged=self._staged._replace(graph=graph))
-
     def operands(self) -> tuple[list[tuple[str, TensorSpec]], list[tuple[str, TensorSpec]]]:
         """Returns the path and the spec of each array among the arguments, and of each array of the result."""
         named = zip(self._key.paths(self._signature.fun), self._key.leaves, strict=True)

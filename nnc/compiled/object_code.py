@@ -6,7 +6,6 @@ import ctypes
 import platform
 from collections.abc import Callable, Sequence
 from functools import wraps
-from operator import is_
 from typing import Any, NamedTuple
 
 from nnc import tree
@@ -30,8 +29,7 @@ from nnc.compiled.signature import Signature
 from nnc.compiled.toolchain import toolchain
 from nnc.device.targets.objects import OBJECT_TARGETS, ObjectTarget
 from nnc.errors import BackendError, UnsupportedError, user_error
-from nnc.graph import Graph, Node, TensorSpec
-from nnc.graph.remake import OncePerGraph
+from nnc.graph import TensorSpec
 from nnc.lower.kernels.native import Native
 from nnc.lower.plan.stages import Step, row_major
 from nnc.run.exported_entry import ALIGNMENT, ExportedText, missing_kernels, print_exported
@@ -40,6 +38,7 @@ from nnc.run.report import Cost, MemoryPlan, make_cost, make_memory_plan
 __all__ = ["ALIGNMENT", "OBJECT_TARGETS", "known_targets"]
 
 WHERE = "nnc.export"
+_LOOPS = ("while", "scan", "pull_iterations")  # that keep values of a number of iterations that nobody knows
 
 
 class Operand(NamedTuple):
@@ -61,19 +60,14 @@ class ObjectCode(NamedTuple):
     cost: Cost
 
 
-def object_options(target: str, memory_budget: int | None = None) -> Options:
+def object_options(target: str, memory_budget: int | None = None, max_steps: int | None = None) -> Options:
     """Returns the options of an exported program: printed kernels alone, on one stream."""
-    return Options(memory_budget=memory_budget, streams=1, machine=OBJECT_TARGETS[target].machine)
+    machine = OBJECT_TARGETS[target].machine
+    return Options(memory_budget=memory_budget, streams=1, machine=machine, max_steps=max_steps)
 
 
-def lowered_for(
-    fun: Callable[..., Any], specs: tuple[Any, ...], options: Options, max_steps: int | None = None
-) -> Lowered:
-    """Traces a function, compiled or not, on specs; nothing is donated, since inputs are the caller's.
-
-    Args:
-        max_steps: the bound of loops of unknown length that keep values for their reverse pass and have none of their own.
-    """
+def lowered_for(fun: Callable[..., Any], specs: tuple[Any, ...], options: Options) -> Lowered:
+    """Traces a function, compiled or not, on specs; nothing is donated, since inputs are the caller's."""
     own = fun.signature if isinstance(fun, Compiled) else Signature.of(fun, None, None, None, None)
     inner = own.fun
 
@@ -82,8 +76,7 @@ def lowered_for(
         return tree.map(_as_shown, inner(*args, **kwargs))
 
     call = own._replace(fun=strong, donate_nums=(), donate_names=()).take_apart(specs, {}, options.device)
-    lowered = Lowered.of(call, options)
-    return lowered if max_steps is None else lowered.with_graph(_Bounded(max_steps).graph(lowered.graph))
+    return Lowered.of(call, options)
 
 
 def _as_shown(leaf: Any) -> Any:
@@ -93,25 +86,6 @@ def _as_shown(leaf: Any) -> Any:
         return leaf
     value = as_value(leaf)
     return with_weakness(as_value(astype(value, shown_dtype(value.spec.dtype, weak))), False)
-
-
-class _Bounded(OncePerGraph):
-    """Gives loops that write tapes a bound where they have none."""
-
-    def __init__(self, max_steps: int) -> None:
-        super().__init__()
-        self.max_steps = max_steps
-
-    def rewrite(self, graph: Graph) -> Graph:
-        """See the base."""
-        nodes = tuple(self._bounded(self.renew(node, {})) for node in graph.nodes)
-        return graph if all(map(is_, nodes, graph.nodes)) else graph.update(nodes=nodes)
-
-    def _bounded(self, node: Node) -> Node:
-        params = node.params
-        if not params.get("tapes") or "max_steps" not in params or params["max_steps"] is not None:
-            return node
-        return node.update(params={**params, "max_steps": self.max_steps})
 
 
 def compile_to_object(
@@ -203,9 +177,8 @@ def _needs_python(steps: list[Step]) -> UnsupportedError:
     count = "one step needs" if len(found) == 1 else f"{len(found)} steps need"
     rows = "".join(f"\n    {command} at {place}" for command, place in found)
     problem = f"{count} Python, which an exported program does without:{rows}"
-    tapes = any(step.command.name in ("while", "scan") for step in steps)
     fix = (
-        "give the loops max_steps=, or export with max_steps=." if tapes
+        "pass max_steps= to nnc.export, and no checkpoint= to loops." if any(step.command.name in _LOOPS for step in steps)
         else "leave these commands out, or compute them before and behind the exported function."
     )  # fmt: skip
     return user_error(UnsupportedError, WHERE, problem, fix=fix)

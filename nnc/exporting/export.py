@@ -76,7 +76,7 @@ def export(
         threads: threads that share long loops, the caller's among them; 0: none. `NAME_start()` makes them, `NAME_stop()`
             ends them.
         constants: "inside" the object file, or in a "file" that callers map and hand over as a fourth argument.
-        max_steps: the most iterations of loops that have no `max_steps` of their own and whose reverse pass keeps values.
+        max_steps: the most iterations of loops of unknown length whose gradient is taken; a longer loop is an error.
         lapack: "link": factorizations call LAPACK by name.
         memory_budget: bytes, or a text such as "256KiB", that arena and outputs must fit into.
 
@@ -111,8 +111,8 @@ def export(
         raise user_error(UnsupportedError, WHERE, f"there are no threads on {target}.", fix="pass threads=0.")
     if max_steps is not None:
         check_count(WHERE, "max_steps", max_steps, "give the most iterations that loops may have.")
-    options = object_options(target, None if memory_budget is None else parse_bytes(memory_budget))
-    lowered = lowered_for(fun, specs, options, max_steps)
+    options = object_options(target, None if memory_budget is None else parse_bytes(memory_budget), max_steps)
+    lowered = lowered_for(fun, specs, options)
     inside = constants == "inside"
     if inside and sum(value.nbytes for value in lowered.captured_arrays()) >= _MOST_INSIDE:
         problem = "the constants take 2 GB or more, which an object file cannot hold."

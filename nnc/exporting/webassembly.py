@@ -45,5 +45,7 @@ def _loader(exported: Exported, alignment: int) -> str:
     }
     text = re.sub(r"\bNAME(?=\b|_error)", exported.name, _TEMPLATE.read_text(encoding="utf-8"))
     for name, value in values.items():
-        text = re.sub(rf"^const {name} = .*;$", lambda _, n=name, v=value: f"const {n} = {v};", text, flags=re.MULTILINE)  # type: ignore[misc]
+        text = re.sub(
+            rf"^const {name} = .*;$", lambda _, n=name, v=value: f"const {n} = {v};", text, flags=re.MULTILINE
+        )  # type: ignore[misc]
     return text

@@ -112,7 +112,9 @@ def test_every_line_that_needs_python_is_named(folder: Path) -> None:
         y = nnc.pure_callback(np.sin, x, x)
         return nnp.linalg.svd(nnp.outer(y, y))[1]
 
-    with reports(UnsupportedError, "3 steps need Python", "debug.print(", "pure_callback(np.sin", "svd at ", "linalg.svd("):
+    with reports(
+        UnsupportedError, "3 steps need Python", "debug.print(", "pure_callback(np.sin", "svd at ", "linalg.svd("
+    ):
         nnc.export(f, X, path=folder)
 
 

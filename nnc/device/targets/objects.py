@@ -22,7 +22,6 @@ class ObjectTarget(NamedTuple):
         architecture: the family, as `platform.machine` names it.
         vector_bytes: bytes of the vectors that kernels are printed with.
         relocation: LLVM's model of relocation.
-        pointer_bytes: bytes of an address.
     """
 
     triple: str
@@ -31,7 +30,6 @@ class ObjectTarget(NamedTuple):
     architecture: str
     vector_bytes: int
     relocation: str = "pic"
-    pointer_bytes: int = 8
 
     @property
     def is_native(self) -> bool:
@@ -52,7 +50,9 @@ _OTHERS = {
     "x86-64-v3": ObjectTarget(f"x86_64-{_LINUX}", "x86-64-v3", "", "x86_64", 32),
     "x86-64-v4": ObjectTarget(f"x86_64-{_LINUX}", "x86-64-v4", "", "x86_64", 64),
     "aarch64": ObjectTarget(f"aarch64-{_LINUX}", "generic", "+neon", "aarch64", 16),
-    "armv7": ObjectTarget(f"armv7-{_LINUX}eabihf", "generic", "+neon,+vfp4", "armv7l", 16, pointer_bytes=4),
-    "wasm32": ObjectTarget("wasm32-unknown-unknown", "generic", "+simd128,+bulk-memory,+nontrapping-fptoint", "wasm32", 16, "static", 4),
+    "armv7": ObjectTarget(f"armv7-{_LINUX}eabihf", "generic", "+neon,+vfp4", "armv7l", 16),
+    "wasm32": ObjectTarget(
+        "wasm32-unknown-unknown", "generic", "+simd128,+bulk-memory,+nontrapping-fptoint", "wasm32", 16, "static"
+    ),
 }
 OBJECT_TARGETS = {NATIVE: ObjectTarget("", "", "", platform.machine(), 0), **_OTHERS}

@@ -19,6 +19,23 @@ CALLER = """\
 #include <string.h>
 #include "NAME.h"
 
+#ifdef COUNT
+extern void *__libc_malloc(size_t);
+static long allocations;
+void *malloc(size_t bytes) { return allocations++, __libc_malloc(bytes); }
+#endif
+
+#ifdef STACK
+/* Marks a megabyte below the caller, and finds the lowest byte that a call changed. */
+static __attribute__((noinline)) unsigned char *mark(void) {
+  volatile unsigned char low[1 << 20];
+  for (size_t i = 0; i < sizeof low; i++) low[i] = 0x5C;
+  uintptr_t at = (uintptr_t)low;
+  __asm__ volatile("" : "+r"(at));
+  return (unsigned char *)at;
+}
+#endif
+
 static void *room(size_t bytes) {
   void *memory = aligned_alloc(NAME_ALIGNMENT, (bytes / NAME_ALIGNMENT + 1) * NAME_ALIGNMENT);
   if (!memory) exit(3);
@@ -47,7 +64,22 @@ int main(void) {
   if (START() || START()) return 5;
 #endif
   for (int time = 0; time < 2; time++) {
+#ifdef COUNT
+    long before = allocations;
+#endif
+#ifdef STACK
+    volatile unsigned char *low = mark();
+#endif
     int error = NAME(inputs, outputs, arena);
+#ifdef STACK
+    size_t left = 0;
+    while (left < 1 << 20 && low[left] == 0x5C) left++;
+    printf("%zu", ((size_t)1 << 20) - left);
+    return 1;
+#endif
+#ifdef COUNT
+    if (allocations != before) return 6;
+#endif
     if (error) {
       puts(NAME_error(error));
       return 1;
@@ -77,7 +109,7 @@ def leaves_of(tree: Any) -> list[np.ndarray[Any, Any]]:
 
 def in_python(fun: Callable[..., Any], args: tuple[Any, ...], max_steps: int | None = None) -> list[Any]:
     """The result of the same program, with the same kernels, compiled in this process."""
-    return leaves_of(lowered_for(fun, args, object_options("native"), max_steps).compile()(*args))
+    return leaves_of(lowered_for(fun, args, object_options("native", None, max_steps)).compile()(*args))
 
 
 def build(folder: Path, name: str, *options: str, compiler: str = "cc") -> Path:
@@ -132,4 +164,3 @@ def unresolved(folder: Path, name: str = "program") -> set[str]:
     """The names that an object file needs."""
     listed = subprocess.run(["nm", "-u", f"{name}.o"], cwd=folder, check=True, capture_output=True, text=True)
     return {line.split()[-1] for line in listed.stdout.splitlines()}
-

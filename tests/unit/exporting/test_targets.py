@@ -16,7 +16,18 @@ from nnc.device.targets.objects import OBJECT_TARGETS
 from tests.unit.exporting.harness import build, in_python, leaves_of, outputs_in, run
 from tests.unit.exporting.programs import PROGRAMS
 
-NAMES = ("mlp", "lenet", "sorting", "random_walk", "kalman", "complex_numbers", "mixed_precision", "scatters", "edges", "branches")
+NAMES = (
+    "mlp",
+    "lenet",
+    "sorting",
+    "random_walk",
+    "kalman",
+    "complex_numbers",
+    "mixed_precision",
+    "scatters",
+    "edges",
+    "branches",
+)
 
 
 class Emulated(NamedTuple):

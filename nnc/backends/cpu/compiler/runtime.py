@@ -117,7 +117,7 @@ class Runtime:
 
 
 # For processors without the instruction, where no libm is at hand. float32: the product is exact in float64. float64: the rounding
-# errors of product and sum (Dekker, 1971; Knuth) are added in the end; right to the last bit but for ties and products that overflow.
+# errors of product and sum (Dekker, 1971; Knuth) are added in the end: right but for ties, and for products that overflow.
 FMA_TEXT = """
 define weak hidden float @fmaf(float %x, float %y, float %z) nounwind {
   %x.wide = fpext float %x to double
