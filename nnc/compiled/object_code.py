@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from nnc import tree
 from nnc.array.array import as_value
+from nnc.backends.blas.linked import BLAS, FACTORIZATIONS, adapters_text, is_linkable
 from nnc.backends.cpu.compiler.jit import compiler, recipe_of, recipe_of_program, why_absent
 from nnc.backends.cpu.compiler.runtime import FMA_TEXT, alone_text, conversions_text
 from nnc.backends.cpu.threads.pool import is_supported
@@ -27,6 +28,7 @@ from nnc.compiled.executable import Lowered
 from nnc.compiled.pipeline import lower_to_parts
 from nnc.compiled.signature import Signature
 from nnc.compiled.toolchain import toolchain
+from nnc.device import CPU
 from nnc.device.targets.objects import OBJECT_TARGETS, ObjectTarget
 from nnc.errors import BackendError, UnsupportedError, user_error
 from nnc.graph import TensorSpec
@@ -60,9 +62,11 @@ class ObjectCode(NamedTuple):
     cost: Cost
 
 
-def object_options(target: str, memory_budget: int | None = None, max_steps: int | None = None) -> Options:
-    """Returns the options of an exported program: printed kernels alone, on one stream."""
-    machine = OBJECT_TARGETS[target].machine
+def object_options(
+    target: str, memory_budget: int | None = None, max_steps: int | None = None, *, links: bool = False
+) -> Options:
+    """Returns the options of an exported program: printed kernels, and LAPACK's where it `links` them, on one stream."""
+    machine = OBJECT_TARGETS[target].machine(*((BLAS, CPU) if links else (CPU, BLAS)))
     return Options(memory_budget=memory_budget, streams=1, machine=machine, max_steps=max_steps)
 
 
@@ -89,13 +93,14 @@ def _as_shown(leaf: Any) -> Any:
 
 
 def compile_to_object(
-    lowered: Lowered, name: str, target: str, options: Options, *, inside: bool = True, threads: int = 0
-) -> ObjectCode:
+    lowered: Lowered, name: str, target: str, options: Options, *, inside: bool = True, threads: int = 0, links: bool = False
+) -> ObjectCode:  # fmt: skip
     """Compiles a traced function to an object file with the C function `name`.
 
     Args:
         inside: whether the object file holds the constants.
         threads: threads that share its loops; the caller is one of them.
+        links: whether it may call LAPACK by name.
 
     Raises:
         UnsupportedError: steps need Python.
@@ -105,14 +110,15 @@ def compile_to_object(
     with collection_paused(), set_context(program=options):
         graph, used = lowered.wanted()
         parts = lower_to_parts(graph, options, toolchain(options.device).choose_kernel)
-        missing = missing_kernels(parts)
+        missing = missing_kernels(parts, is_linkable if links else lambda symbol: False)
         if missing:
-            raise _needs_python(missing)
+            raise _needs_python(missing, links)
         explicit = lowered.num_explicit
         given = [i if i < explicit else lowered.captured_arrays()[i - explicit] for i in used]
         printed = print_exported(name, parts, given, inside=inside)
     own = (name, f"{name}_error", *((f"{name}_start", f"{name}_stop") if threads > 1 else ()))
-    pool = started_text(name, threads, processor.machine.threads, processor.architecture) if threads > 1 else None
+    assert options.machine is not None, "object_options gives one"
+    pool = started_text(name, threads, options.machine.threads, processor.architecture) if threads > 1 else None
     file = make_object(_modules(printed, processor, pool), own, processor)
     inputs, outputs = (
         tuple(Operand(path, spec, row_major(spec)) for path, spec in operands) for operands in lowered.operands()
@@ -124,15 +130,20 @@ def load_object(content: bytes, needs: Sequence[str], exports: Sequence[str]) ->
     """Loads an object file into this process; returns the addresses of its functions, and the object that keeps them loaded.
 
     Raises:
-        BackendError: nnc has no compiler on this machine.
+        BackendError: nnc has no compiler on this machine, or a function of a library is missing.
     """
     found = compiler()
     if found is None:
         problem = f"there is no compiler on this machine: {why_absent()}."
         raise user_error(BackendError, "nnc.load_exported", problem, fix="link the object file into a program.")
     library = ctypes.CDLL(None)
-    addresses = {name: address_of(library, name) for name in needs}
-    loaded = found.engine.link([content], {name: x for name, x in addresses.items() if x is not None}, exports)
+    addresses = {name: address for name in needs if (address := address_of(library, name)) is not None}
+    missing = [name for name in needs if name not in addresses]
+    if missing:
+        problem = f"no loaded library has {', '.join(missing)}."
+        fix = "load one before: ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)."
+        raise user_error(BackendError, "nnc.load_exported", problem, fix=fix)
+    loaded = found.engine.link([content], addresses, exports)
     return dict(loaded.addresses), loaded
 
 
@@ -161,6 +172,9 @@ def _modules(printed: ExportedText, target: ObjectTarget, pool: str | None) -> l
             left += native.calls
     modules = [(printed.text, recipe_of_program(printed.text))]
     modules += [(native.code, recipe_of(native)) for native in kernels.values()]
+    symbols = sorted({symbol for native in (*kernels.values(), *printed.held) for symbol in native.symbols})
+    if symbols:
+        modules.append((adapters_text(symbols), CALLS))
     modules.append((pool or alone_text(target.architecture), CALLS))
     if target.architecture == "wasm32":
         modules.append((FMA_TEXT, CALLS))
@@ -169,7 +183,7 @@ def _modules(printed: ExportedText, target: ObjectTarget, pool: str | None) -> l
     return modules
 
 
-def _needs_python(steps: list[Step]) -> UnsupportedError:
+def _needs_python(steps: list[Step], links: bool) -> UnsupportedError:
     """Builds the error that lists each user's line that needs Python."""
     found = dict.fromkeys(
         (step.command.name, step.source.describe() if step.source is not None else "") for step in steps
@@ -177,6 +191,8 @@ def _needs_python(steps: list[Step]) -> UnsupportedError:
     count = "one step needs" if len(found) == 1 else f"{len(found)} steps need"
     rows = "".join(f"\n    {command} at {place}" for command, place in found)
     problem = f"{count} Python, which an exported program does without:{rows}"
+    if not links and any(step.command.name in FACTORIZATIONS for step in steps):
+        return user_error(UnsupportedError, WHERE, problem, fix='pass lapack="link" to call LAPACK by name.')
     fix = (
         "pass max_steps= to nnc.export, and no checkpoint= to loops." if any(step.command.name in _LOOPS for step in steps)
         else "leave these commands out, or compute them before and behind the exported function."

@@ -322,7 +322,7 @@ class Target:
         attention: blocks of attention.
         convolutions: when operands of convolutions are reordered.
         sorting: which sort serves which rows.
-        libraries: whether kernels of libraries run, too, or printed ones alone.
+        backends: the backends whose kernels may run, the best one first; none named: all, by the kernels' priorities.
     """
 
     kind: str
@@ -337,7 +337,7 @@ class Target:
     attention: Attention = Attention()
     convolutions: Convolutions = Convolutions()
     sorting: Sorting = Sorting()
-    libraries: bool = True
+    backends: tuple[str, ...] = ()
 
     def __hash__(self) -> int:
         return hash((self.kind, self.vector_bytes, self.cores))  # the rest hardly ever differs, and takes long

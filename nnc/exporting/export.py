@@ -77,7 +77,7 @@ def export(
             ends them.
         constants: "inside" the object file, or in a "file" that callers map and hand over as a fourth argument.
         max_steps: the most iterations of loops of unknown length whose gradient is taken; a longer loop is an error.
-        lapack: "link": factorizations call LAPACK by name.
+        lapack: "link": factorizations call LAPACK by name (`dgetrf_`, …; 32-bit integers), so link it, for instance by `-llapack`.
         memory_budget: bytes, or a text such as "256KiB", that arena and outputs must fit into.
 
     Returns:
@@ -109,15 +109,19 @@ def export(
         raise user_error(ArgumentError, WHERE, f"threads is {threads!r}; it must be an int from 0 to 1024.", fix=fix)
     if threads and not has_threads(target):
         raise user_error(UnsupportedError, WHERE, f"there are no threads on {target}.", fix="pass threads=0.")
+    if lapack == "link" and not has_threads(target):  # where pointers have 64 bits
+        raise user_error(UnsupportedError, WHERE, f"LAPACK is not linked on {target}.", fix="pass lapack=None.")
     if max_steps is not None:
         check_count(WHERE, "max_steps", max_steps, "give the most iterations that loops may have.")
-    options = object_options(target, None if memory_budget is None else parse_bytes(memory_budget), max_steps)
+    options = object_options(
+        target, None if memory_budget is None else parse_bytes(memory_budget), max_steps, links=lapack == "link"
+    )
     lowered = lowered_for(fun, specs, options)
     inside = constants == "inside"
     if inside and sum(value.nbytes for value in lowered.captured_arrays()) >= _MOST_INSIDE:
         problem = "the constants take 2 GB or more, which an object file cannot hold."
         raise user_error(ArgumentError, WHERE, problem, fix='pass constants="file".')
-    code = compile_to_object(lowered, name, target, options, inside=inside, threads=threads)
+    code = compile_to_object(lowered, name, target, options, inside=inside, threads=threads, links=lapack == "link")
     exported = _record(name, target, threads, constants, code)
     _write(folder, exported, code)
     return exported

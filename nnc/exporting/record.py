@@ -70,6 +70,11 @@ class Exported:
         """Whether threads other than the caller's share its loops."""
         return self.threads > 1
 
+    @property
+    def calls_lapack(self) -> bool:
+        """Whether it calls LAPACK by name."""
+        return any(name.endswith("_") and not name.startswith("_") for name in self.needs)
+
     def to_json(self) -> str:
         """Returns the record as JSON."""
         return json.dumps(asdict(self), indent=1) + "\n"

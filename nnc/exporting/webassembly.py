@@ -44,8 +44,8 @@ def _loader(exported: Exported, alignment: int) -> str:
         "ALIGNMENT": str(alignment),
     }
     text = re.sub(r"\bNAME(?=\b|_error)", exported.name, _TEMPLATE.read_text(encoding="utf-8"))
-    for name, value in values.items():
-        text = re.sub(
-            rf"^const {name} = .*;$", lambda _, n=name, v=value: f"const {n} = {v};", text, flags=re.MULTILINE
-        )  # type: ignore[misc]
-    return text
+    lines = text.splitlines(keepends=True)
+    for i, line in enumerate(lines):
+        if (found := re.match(r"const (\w+) = .*;$", line)) and found[1] in values:
+            lines[i] = f"const {found[1]} = {values[found[1]]};\n"
+    return "".join(lines)

@@ -7,7 +7,7 @@ argument. Results that are no fresh memory, such as views and arguments that are
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import NamedTuple
 
@@ -40,6 +40,7 @@ class ExportedText(NamedTuple):
     Attributes:
         text: its module, in LLVM's text.
         called: the kernels that it calls.
+        held: the kernels in its own text.
         arena_bytes: bytes of the memory that callers hand over.
         constants: the arrays that it reads, in the order of their places.
         errors: messages by the numbers that it returns.
@@ -47,6 +48,7 @@ class ExportedText(NamedTuple):
 
     text: str
     called: tuple[Native, ...]
+    held: tuple[Native, ...]
     arena_bytes: int
     constants: tuple[StoredConstant, ...]
     errors: dict[int, str]
@@ -57,10 +59,18 @@ class ExportedText(NamedTuple):
         return _aligned(self.constants[-1].offset + self.constants[-1].value.nbytes) if self.constants else 0
 
 
-def missing_kernels(parts: ProgramParts) -> list[Step]:
-    """Returns the steps that would run in Python."""
-    steps = walk(parts.planned.bound.steps)
-    return [step for step in steps if step.region is None and id(step) not in parts.natives]
+def missing_kernels(parts: ProgramParts, links: Callable[[str], bool]) -> list[Step]:
+    """Returns the steps that would run in Python, and those that call a function of a library that is not linked.
+
+    Args:
+        links: whether a function of this name is linked.
+    """
+    found = []
+    for step in walk(parts.planned.bound.steps):
+        native = parts.natives.get(id(step))
+        if step.region is None and (native is None or native.state is not None or not all(map(links, native.symbols))):
+            found.append(step)
+    return found
 
 
 def print_exported(name: str, parts: ProgramParts, given: Sequence[int | NDArray], *, inside: bool) -> ExportedText:
@@ -91,7 +101,8 @@ def print_exported(name: str, parts: ProgramParts, given: Sequence[int | NDArray
         *_main(name, words, given, copied, [c.offset for c in constants], inside),
         *_messages(name, errors),
     ]
-    return ExportedText("\n".join(lines) + "\n", tuple(printed.called.values()), copied.arena_bytes, constants, errors)
+    called = tuple(printed.called.values())
+    return ExportedText("\n".join(lines) + "\n", called, printed.held, copied.arena_bytes, constants, errors)
 
 
 def _aligned(nbytes: int) -> int:

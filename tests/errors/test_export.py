@@ -126,6 +126,14 @@ def test_a_gradient_of_a_loop_without_a_bound(folder: Path) -> None:
         nnc.export(nnc.grad(root), nnc.ShapeDtypeStruct((), "float32"), path=folder, name="root")
 
 
+def test_factorizations_without_lapack(folder: Path) -> None:
+    x = nnc.ShapeDtypeStruct((6, 6), "float64")
+    with reports(UnsupportedError, "svd at ", 'lapack="link"'):
+        nnc.export(nnp.linalg.svd, x, path=folder)
+    with reports(UnsupportedError, "LAPACK is not linked on wasm32"):
+        nnc.export(nnp.linalg.svd, x, path=folder, lapack="link", target="wasm32")
+
+
 # -- loading -----------------------------------------------------------------------------------------------------------
 
 
@@ -145,6 +153,13 @@ def test_loading_a_folder_without_an_exported_function(tmp_path: Path, content: 
 def test_loading_a_function_for_another_processor(tmp_path: Path) -> None:
     nnc.export(nnp.sin, X, path=tmp_path / "out", target="wasm32")
     with reports(UnsupportedError, "nnc.load_exported", "wasm32"):
+        nnc.load_exported(tmp_path / "out")
+
+
+def test_loading_a_function_that_needs_lapack(tmp_path: Path) -> None:
+    x = nnc.ShapeDtypeStruct((6, 6), "float64")
+    nnc.export(nnp.linalg.inv, x, path=tmp_path / "out", lapack="link")
+    with reports(BackendError, "nnc.load_exported", "dgesv_", "RTLD_GLOBAL"):
         nnc.load_exported(tmp_path / "out")
 
 

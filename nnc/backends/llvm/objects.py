@@ -79,7 +79,7 @@ def make_object(modules: Sequence[tuple[str, Recipe]], exports: Sequence[str], t
             else:
                 linked.link_in(module)
         defined = [f for f in linked.functions if not f.is_declaration]
-        own = {function.name for function in defined}
+        own = {value.name for value in (*defined, *linked.global_variables)}
         for function in defined:
             if function.name not in exports and function.linkage.name == "external":
                 function.linkage = "internal"

@@ -36,12 +36,11 @@ class ObjectTarget(NamedTuple):
         """Whether it is the processor of this machine."""
         return not self.triple
 
-    @property
-    def machine(self) -> Target:
-        """The figures by which kernels are printed: no library takes part."""
+    def machine(self, *backends: str) -> Target:
+        """Returns the figures by which kernels of these backends are printed."""
         if self.is_native:
-            return replace(cpu_target(), libraries=False)
-        return replace(X86, vector_bytes=self.vector_bytes, cores=1, libraries=False)
+            return replace(cpu_target(), backends=backends)
+        return replace(X86, vector_bytes=self.vector_bytes, cores=1, backends=backends)
 
 
 _LINUX = "unknown-linux-gnu"

@@ -117,8 +117,8 @@ def build(folder: Path, name: str, *options: str, compiler: str = "cc") -> Path:
     work = folder.parent / f"{folder.name}-built"
     work.mkdir(exist_ok=True)
     (work / "caller.c").write_text(CALLER.replace("NAME", name))
-    command = [compiler, "-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", *options, "-I", str(folder), "caller.c"]
-    subprocess.run([*command, str(folder / f"{name}.o"), "-lm", "-o", "caller"], cwd=work, check=True)
+    command = [compiler, "-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-I", str(folder), "caller.c"]
+    subprocess.run([*command, str(folder / f"{name}.o"), *options, "-lm", "-o", "caller"], cwd=work, check=True)
     return work / "caller"
 
 

@@ -189,6 +189,19 @@ def molecular_dynamics() -> Case:
     return f, (grid + 0.01 * draw(8, 3, dtype=np.float64), draw(8, 3, dtype=np.float64))
 
 
+def gaussian_process() -> Case:
+    """Marginal likelihood and its gradient, by a Cholesky factor."""
+    x, y = draw(24, 2, dtype=np.float64), draw(24, dtype=np.float64, seed=1)
+
+    def f(scale: Any, noise: Any) -> Any:
+        d2 = ((x[:, None] - x[None]) ** 2).sum(-1)
+        factor = nnp.linalg.cholesky(nnp.exp(-d2 / scale) + noise * np.eye(24))
+        z = nnp.linalg.solve_triangular(factor, y, lower=True)
+        return 0.5 * z @ z + nnp.log(nnp.diagonal(factor)).sum()
+
+    return nnc.value_and_grad(f, argnums=(0, 1)), (np.float64(1.5), np.float64(0.1))
+
+
 def branches() -> Case:
     def f(x: Any, i: Any) -> Any:
         y = nnc.switch(i, [lambda x: x * 2, nnp.sin, lambda x: x.sum() + x], x)

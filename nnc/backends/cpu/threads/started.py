@@ -75,9 +75,9 @@ def started_text(name: str, count: int, threads: Threads, architecture: str) -> 
         architecture: the processor family.
     """
     text = pool_text(threads, architecture)
-    for variable, value in (("num_threads", 1), ("workers", 0)):
+    for variable, first in (("num_threads", 1), ("workers", 0)):
         external = _EXTERNAL.format(variable)
-        text = text.replace(external, external.replace("external global i32", f"internal global i32 {value}"))
+        text = text.replace(external, external.replace("external global i32", f"internal global i32 {first}"))
     own = {"<NAME>": name, "<THREADS>": str(count), "<WORKERS>": str(count - 1)}
     more = _TEXT
     for mark, value in own.items():

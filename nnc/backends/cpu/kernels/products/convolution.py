@@ -346,7 +346,7 @@ def _workspace(name: str, machine: Target, specs: tuple[TensorSpec, ...], params
 
 def _supports(machine: Target, specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:
     """Takes convolutions of programs without libraries; elsewhere the reference, with BLAS, runs those oneDNN lacks."""
-    return not machine.libraries and "packed" not in params and has_code(specs[0].dtype)
+    return bool(machine.backends) and "packed" not in params and has_code(specs[0].dtype)
 
 
 def _kernel(name: str, machine: Target) -> Kernel:

@@ -12,7 +12,7 @@ from nnc.graph import command, infer_specs, spec_of
 from tests.figures import HERE
 from tests.unit.backends.cpu.against_reference import LAYOUTS, Layout, check, dense
 
-ALONE = replace(HERE, libraries=False)
+ALONE = replace(HERE, backends=("cpu",))
 # shape of x, shape of w, stride, padding, dilation, groups
 CASES = {
     "plain": ((2, 3, 7, 8), (4, 3, 3, 3), (1, 1), ((0, 0), (0, 0)), (1, 1), 1),
