@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from nnc import distributed as distributed
     from nnc import io as io
     from nnc import nn as nn
+    from nnc import onnx as onnx
     from nnc import optim as optim
     from nnc import random as random
     from nnc import scipy as scipy
@@ -73,7 +74,7 @@ _MODULES = {
     "nnc.trace.loops.control_flow": "associative_scan fori_loop map scan while_loop",
     **{
         f"nnc.{name}": name
-        for name in ["data", "debug", "distributed", "io", "nn", "optim", "random", "scipy", "testing", "view"]
+        for name in ["data", "debug", "distributed", "io", "nn", "onnx", "optim", "random", "scipy", "testing", "view"]
     },
 }
 _LATER = {name: module for module, names in _MODULES.items() for name in names.split()}

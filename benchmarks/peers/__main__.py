@@ -1,6 +1,6 @@
 """nnc beside JAX, PyTorch and NumPy.
 
-    python -m benchmarks.peers [ROW ...] [--quick] [--frameworks nnc,jax] [--json FILE]
+    python -m benchmarks.peers [ROW ...] [--quick] [--frameworks nnc,jax] [--isa avx2] [--busy N] [--json FILE]
 
 Each row and framework has a process of its own with two processors; PyTorch has one with one thread, too, and the better figure
 counts. The processes take turns. Results are compared before times are taken: if two disagree, the exit code is 1. A row's name may
@@ -14,11 +14,12 @@ import json
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from benchmarks.peers.machine import best_of, compile_package, measure_imports, measure_machine
+from benchmarks.peers.process import CAPS, Surroundings, describe_surroundings
 from benchmarks.peers.row import Machine, Row
 from benchmarks.peers.rows import ROWS
 from benchmarks.peers.run import FULL, QUICK, Outcome, measure_group, missing
@@ -60,11 +61,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("rows", nargs="*", help=f"rows, or beginnings of their names, or {IMPORTS} (default: all)")
     parser.add_argument("--quick", action="store_true", help="few steps, PyTorch with two threads alone")
     parser.add_argument("--frameworks", default=",".join(FRAMEWORKS), help="names with commas (default: %(default)s)")
+    parser.add_argument(
+        "--isa", choices=list(CAPS), default="", help="keep all frameworks to these vector instructions"
+    )
+    parser.add_argument("--busy", type=int, default=0, help="processes that keep the same processors busy")
+    parser.add_argument("--processors", type=int, default=2, help="processors that all share (default: %(default)s)")
     parser.add_argument("--json", type=Path, help="write all figures to a file, too")
     options = parser.parse_args(arguments)
     frameworks, plan = options.frameworks.split(","), QUICK if options.quick else FULL
+    plan = replace(plan, surroundings=Surroundings(options.isa, options.busy, options.processors))
     rows, outcomes = choose_rows(options.rows), []
-    print(describe_machine("numpy", "jax", "jaxlib", "torch"), flush=True)
+    print(describe_machine("numpy", "jax", "jaxlib", "torch"), describe_surroundings(plan.surroundings), flush=True)
     compile_package("nnc")
     with tempfile.TemporaryDirectory() as folder:
         machines = [measure_machine(plan.rounds, Path(folder))]

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.peers.process import ROOT, Way, worker_environment
+from benchmarks.peers.process import ALONE, ROOT, Way, worker_environment
 from benchmarks.peers.row import Machine
-from benchmarks.peers.worker import PROCESSORS, pin
+from benchmarks.peers.worker import pin
 
 COPIED = 256 * 2**20
 SIZE = 1024
@@ -26,7 +26,7 @@ CHAIN = 100_000
 def measure_machine(rounds: int, cache: Path) -> Machine:
     """Runs this module in a process with two threads, as the workers are."""
     command = [sys.executable, "-m", "benchmarks.peers.machine", str(rounds)]
-    environment = worker_environment(PROCESSORS, cache)
+    environment = worker_environment(ALONE.processors, cache)
     done = subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True, text=True)
     return Machine(*map(float, done.stdout.split()))
 
@@ -75,8 +75,8 @@ def _least(function: Callable[[], object], rounds: int) -> float:
 def _bandwidth(rounds: int) -> float:
     """Bytes read and written per second by a copy, half by each of two threads."""
     source, target = np.ones(COPIED, np.uint8), np.empty(COPIED, np.uint8)
-    sources, targets = np.split(source, PROCESSORS), np.split(target, PROCESSORS)
-    with ThreadPoolExecutor(PROCESSORS) as pool:
+    sources, targets = np.split(source, ALONE.processors), np.split(target, ALONE.processors)
+    with ThreadPoolExecutor(ALONE.processors) as pool:
         return 2 * COPIED / _least(lambda: list(pool.map(np.copyto, targets, sources)), rounds)
 
 
@@ -92,6 +92,6 @@ def _latency(rounds: int) -> float:
 
 
 if __name__ == "__main__":
-    pin()
+    pin(ALONE.processors)
     count = int(sys.argv[1])
     print(_flops(count), _bandwidth(count), _latency(count))

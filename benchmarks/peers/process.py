@@ -6,13 +6,50 @@ import multiprocessing
 import os
 import subprocess
 import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
-from types import TracebackType
-from typing import Any
+from types import MappingProxyType, TracebackType
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[2]
+
+# The variables by which each library is kept to the instructions of a kind.
+CAPS: Mapping[str, Mapping[str, str]] = MappingProxyType(
+    {
+        "": {},
+        "avx2": {
+            "NNC_CPU": "x86-64-v3", "ONEDNN_MAX_CPU_ISA": "AVX2", "OPENBLAS_CORETYPE": "Haswell",
+            "XLA_FLAGS": "--xla_cpu_max_isa=AVX2", "ATEN_CPU_CAPABILITY": "avx2", "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+        },
+    }
+)  # fmt: skip
+
+
+class Surroundings(NamedTuple):
+    """What all frameworks run under alike: the instructions that they may use (a key of CAPS), busy processes, processors."""
+
+    isa: str = ""
+    busy: int = 0
+    processors: int = 2
+
+
+ALONE = Surroundings()
+
+
+@contextmanager
+def busy_processes(surroundings: Surroundings) -> Iterator[None]:
+    """Keeps processes on the workers' processors that never wait."""
+    code = f"from benchmarks.peers.worker import pin; pin({surroundings.processors})\nwhile True: pass"
+    busy = [subprocess.Popen([sys.executable, "-c", code], cwd=ROOT) for _ in range(surroundings.busy)]
+    try:
+        yield
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
 
 
 @dataclass(frozen=True)
@@ -35,13 +72,14 @@ class WorkerError(Exception):
 class Process:
     """A worker and the pipe to it."""
 
-    def __init__(self, way: Way, family: str, cache: Path, timeout: float) -> None:
+    def __init__(self, way: Way, family: str, cache: Path, timeout: float, surroundings: Surroundings = ALONE) -> None:
         self.way, self._timeout = way, timeout
         self._connection, theirs = multiprocessing.Pipe()
         cache.mkdir(parents=True, exist_ok=True)
         self._log = cache / "log"
         command = [sys.executable, "-m", "benchmarks.peers.worker", str(theirs.fileno()), way.framework, family]
-        environment = worker_environment(way.threads, cache)
+        command.append(str(surroundings.processors))
+        environment = worker_environment(way.threads, cache) | CAPS[surroundings.isa]
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 command, cwd=ROOT, env=environment, pass_fds=[theirs.fileno()], stdout=log, stderr=log
@@ -89,3 +127,10 @@ def worker_environment(threads: int, cache: Path) -> dict[str, str]:
     counts = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
     folders = {"NNC_CACHE_DIR": str(cache / "nnc"), "TORCHINDUCTOR_CACHE_DIR": str(cache / "inductor")}
     return os.environ | counts | folders | {"JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": ""}
+
+
+def describe_surroundings(surroundings: Surroundings) -> str:
+    """Says what is unusual about the surroundings."""
+    isa, busy, processors = surroundings
+    found = [f"instructions up to {isa}"] * bool(isa) + [f"beside {busy} busy processes"] * bool(busy)
+    return "; ".join([*found, f"{processors} processors"])

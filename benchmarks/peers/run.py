@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.peers.process import Process, Way, WorkerError
+from benchmarks.peers.process import ALONE, Process, Surroundings, Way, WorkerError, busy_processes
 from benchmarks.peers.row import NDArray, Row
 
 PAUSE = 0.15  # seconds between turns, longer than the threads of OpenBLAS (105 ms here) and libgomp spin after their last work
@@ -36,6 +36,7 @@ class Plan:
     torch_threads: tuple[int, ...]
     timeout: float
     first_calls: int = 1  # each in a process of its own
+    surroundings: Surroundings = ALONE
 
 
 FULL = Plan(rounds=12, seconds=0.15, torch_threads=(2, 1), timeout=600, first_calls=3)
@@ -114,7 +115,7 @@ def measure_group(rows: Sequence[Row], frameworks: Sequence[str], plan: Plan) ->
         for way in find_ways(rows[0], frameworks, plan):
             problem = missing(way.framework)
             if problem is None:
-                worker = stack.enter_context(Process(way, family, folder / way.name, plan.timeout))
+                worker = stack.enter_context(Process(way, family, folder / way.name, plan.timeout, plan.surroundings))
                 try:
                     worker.ask("start")
                     workers.append(worker)
@@ -123,9 +124,10 @@ def measure_group(rows: Sequence[Row], frameworks: Sequence[str], plan: Plan) ->
             if problem is not None:
                 for outcome in outcomes.values():
                     outcome.problems[way.name] = problem
+        stack.enter_context(busy_processes(plan.surroundings))
         for outcome in outcomes.values():
             _measure(outcome, workers, plan)
-        if len(rows) == 1:
+        if len(rows) == 1 and plan.first_calls:
             _measure_first_calls(outcomes[rows[0].name], [worker.way for worker in workers], plan, folder)
     return list(outcomes.values())
 
@@ -136,7 +138,7 @@ def _measure_first_calls(outcome: Outcome, ways: Sequence[Way], plan: Plan, fold
     family = row.case.partition(".")[0]
 
     def first(way: Way, cache: Path) -> float:
-        with Process(way, family, cache, plan.timeout) as worker:
+        with Process(way, family, cache, plan.timeout, plan.surroundings) as worker:
             worker.ask("start")
             return float(worker.ask("first", row.name)[0])
 

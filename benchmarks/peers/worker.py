@@ -1,6 +1,6 @@
 """A worker process: one framework, one family of rows, steps on request. It answers ("ok", value) or ("error", text).
 
-    python -m benchmarks.peers.worker CONNECTION FRAMEWORK FAMILY
+    python -m benchmarks.peers.worker CONNECTION FRAMEWORK FAMILY PROCESSORS
 
 Only the framework that it serves is imported, so its memory and its import time are that framework's alone.
 """
@@ -23,7 +23,6 @@ import numpy as np
 
 from benchmarks.peers.row import Case, NDArray, Row
 
-PROCESSORS = 2
 STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
@@ -107,16 +106,16 @@ def _as_array(value: Any) -> NDArray:
     return np.asarray(value.detach() if hasattr(value, "detach") else value)
 
 
-def pin() -> None:
-    """Leaves the process two processors, which is how frameworks without a setting for threads take two."""
+def pin(processors: int) -> None:
+    """Leaves the process so many processors, which is how frameworks without a setting for threads take as many."""
     if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:PROCESSORS])
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:processors])
 
 
 def main() -> None:
     """Serves requests until there are no more."""
-    number, framework, family = sys.argv[1:]
-    pin()
+    number, framework, family, processors = sys.argv[1:]
+    pin(int(processors))
     with Connection(int(number)) as connection:
         worker: Worker | None = None
         while True:

@@ -1,0 +1,1 @@
+"""Commands as nodes of ONNX, a file a family."""
