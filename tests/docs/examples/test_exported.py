@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.examples.runner import run
+from tests.unit.exporting.harness import lapack
 
 pytest.importorskip("sklearn")
 ROOT = Path(__file__).parents[3]
@@ -51,3 +52,20 @@ def test_a_training_step_runs_in_c_and_in_rust_within_its_budget(tmp_path: Path)
     do(["rustc", "-O", "-D", "warnings", "-C", link, "-o", "spirals_rs", str(EXAMPLES / "training.rs")], tmp_path)
     last = do(["./spirals_rs", "training"], tmp_path).splitlines()[-1]
     assert float(last.split()[-1]) < 0.1
+
+
+@pytest.mark.slow
+def test_a_c_program_fits_rates_with_the_gradient_of_a_stiff_solver(tmp_path: Path) -> None:
+    library = lapack()
+    if library is None:
+        pytest.skip("no LAPACK with integers of 32 bits is here")
+    run("exported/stiff", tmp_path / "stiff")
+    renamed = [f"--redefine-sym={routine}=scipy_{routine}" for routine in ("dgesv_", "dgetrf_")]
+    do(["objcopy", *renamed, "stiff/stiff.o"], tmp_path)
+    link = [str(library), f"-Wl,-rpath,{library.parent}", "-Wl,--allow-shlib-undefined", "-lm"]
+    source = str(EXAMPLES / "stiff.c")
+    do(
+        ["cc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-Istiff", source, "stiff/stiff.o", *link, "-o", "fit"],
+        tmp_path,
+    )
+    assert abs(float(do(["./fit"], tmp_path).split()[-1]) - 0.04) < 1e-3

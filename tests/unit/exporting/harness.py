@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 import nnc
 from nnc.compiled.object_code import lowered_for, object_options
@@ -164,3 +166,10 @@ def unresolved(folder: Path, name: str = "program") -> set[str]:
     """The names that an object file needs."""
     listed = subprocess.run(["nm", "-u", f"{name}.o"], cwd=folder, check=True, capture_output=True, text=True)
     return {line.split()[-1] for line in listed.stdout.splitlines()}
+
+
+def lapack() -> Path | None:
+    """A library with 32-bit integers, whose names begin with `scipy_`."""
+    scipy = pytest.importorskip("scipy")
+    found = sorted((Path(scipy.__file__).parent.parent / "scipy.libs").glob("libscipy_openblas-*.so"))
+    return found[0] if found and shutil.which("objcopy") else None

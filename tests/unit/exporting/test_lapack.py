@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import pytest
 
 import nnc
 import nnc.numpy as nnp
-from tests.unit.exporting.harness import build, run, unresolved
+from tests.unit.exporting.harness import build, lapack, run, unresolved
 from tests.unit.exporting.programs import draw, gaussian_process
 
 A = draw(6, 6, dtype=np.float64)
@@ -30,13 +29,6 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...], set[str]]] = {
     "gaussian process": (*gaussian_process(), {"dpotrf_"}),
     "cholesky": (nnp.linalg.cholesky, (np.eye(200) * 9 + 0.01,), {"dpotrf_"}),
 }
-
-
-def lapack() -> Path | None:
-    """A library with 32-bit integers, whose names begin with `scipy_`."""
-    scipy = pytest.importorskip("scipy")
-    found = sorted((Path(scipy.__file__).parent.parent / "scipy.libs").glob("libscipy_openblas-*.so"))
-    return found[0] if found and shutil.which("objcopy") else None
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
