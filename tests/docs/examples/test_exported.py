@@ -69,3 +69,23 @@ def test_a_c_program_fits_rates_with_the_gradient_of_a_stiff_solver(tmp_path: Pa
         tmp_path,
     )
     assert abs(float(do(["./fit"], tmp_path).split()[-1]) - 0.04) < 1e-3
+
+
+IN_NODE = """
+import { readFileSync } from "node:fs";
+import { load } from "./lenet/lenet.mjs";
+const lenet = await load(readFileSync("lenet/lenet.wasm"));
+const pixels = readFileSync("lenet.pgm").subarray(-784);
+const [shares] = lenet(Float32Array.from(pixels, (x) => x / 255));
+console.log(shares.indexOf(Math.max(...shares)));
+"""
+
+
+def test_the_module_of_the_page_reads_the_digit_in_node(tmp_path: Path) -> None:
+    if not all(map(shutil.which, ("wasm-ld", "node"))):
+        pytest.skip("wasm-ld or node is not installed")
+    printed = run("exported/lenet", tmp_path / "lenet", "--steps", "150", "--target", "wasm32").stdout
+    (tmp_path / "read.mjs").write_text(IN_NODE)
+    assert do(["node", "read.mjs"], tmp_path).strip() == printed.split("lenet.pgm shows ")[1][0]
+    page = (EXAMPLES / "browser.html").read_text()
+    assert "./lenet.mjs" in page and "lenet.wasm" in page

@@ -13,6 +13,7 @@ import pytest
 
 import nnc
 import nnc.numpy as nnp
+from nnc import nn
 from tests.unit.exporting.harness import build, check, in_python, run, unresolved
 from tests.unit.exporting.programs import PROGRAMS, draw, while_gradient
 
@@ -168,3 +169,11 @@ def test_loading_starts_the_threads_and_dropping_ends_them(tmp_path: Path) -> No
     del f
     gc.collect()
     assert count() == before
+
+
+@pytest.mark.slow
+def test_a_residual_network_gives_the_bits_of_python(tmp_path: Path) -> None:
+    model = nn.inference_mode(nn.models.resnet18(key=nnc.random.key(0)))
+    exported = check(tmp_path / "out", lambda x: model(x)[0], draw(1, 3, 96, 96))
+    assert 40 << 20 < exported.constant_bytes < 50 << 20
+    assert exported.code_bytes < 200_000
