@@ -90,7 +90,7 @@ def read_model(source: Any, base: str | os.PathLike[str] | None = None) -> Model
     if isinstance(source, (bytes, bytearray, memoryview)):
         data = bytes(source)
     elif isinstance(source, (str, os.PathLike)):
-        path = path_to_read(source, WHERE)
+        path = path_to_read(WHERE, source)
         with access(WHERE, path):
             data = path.read_bytes()
         folder = path.parent if folder is None else folder

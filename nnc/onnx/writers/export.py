@@ -15,13 +15,14 @@ from nnc.base.files import Folder
 from nnc.errors import ArgumentError, ArgumentTypeError, UnsupportedError, user_error
 from nnc.errors.paths import access, path_to_write
 from nnc.onnx.writers import elementwise, index, loops, products, shape  # noqa: F401  (they fill the column `onnx`)
-from nnc.onnx.writers.dynamic import PRIMES, Axis, compare, write_sizes
+from nnc.onnx.writers.dynamic import LARGE, PRIMES, SMALL, Axis, compare, write_sizes
 from nnc.onnx.writers.writer import Writer, make_graph, value_info
 from nnc.tree import leaves_with_path
 
 WHERE = "nnc.onnx.export"
 OPSETS = range(13, 24)
 LARGEST = (1 << 31) - (1 << 20)  # bytes of a file that protobuf can hold, with room for the nodes
+SMALLEST = 1024  # bytes of an array that goes to a file of its own; shapes stay with the nodes
 IR_VERSION = 9
 
 DynamicAxes = Mapping[str, Mapping[int, str]]
@@ -75,6 +76,9 @@ def export(
     names = _input_names(fun, arguments, input_names)
     axes = _axes(dynamic_axes or {}, names, arguments)
     sizes = _sizes(axes, names, arguments)
+    if len(sizes) > len(SMALL):
+        problem = f"dynamic_axes names {len(sizes)} sizes; nnc compares traces for {len(SMALL)} at most."
+        raise user_error(ArgumentError, WHERE, problem, fix="give axes that are equal one name.")
     tried = dict(zip(sizes, PRIMES, strict=False))
     base, outputs = _write(fun, _resized(arguments, names, axes, tried), names, opset, bool(sizes))
     found = _output_names(outputs, output_names, names)
@@ -82,7 +86,7 @@ def export(
     if tried:
         spare = PRIMES[len(tried) :]
         larger = [{**tried, name: spare[0]} for name in tried]
-        larger.append(dict(zip(tried, spare[1:], strict=False)))
+        larger += [dict(zip(tried, proof, strict=False)) for proof in (spare[1:], SMALL, LARGE)]
         others = [(now, _write(fun, _resized(arguments, names, axes, now), names, opset, True)[0]) for now in larger]
         nodes = [*write_sizes(base, compare(base, others, tried), axes, tried), *nodes]
     nodes += [helper.make_node("Identity", [inner], [name]) for inner, name in zip(base.results, found, strict=True)]
@@ -194,7 +198,8 @@ def _axes(given: DynamicAxes, names: Sequence[str], arguments: Sequence[Any]) ->
 
 
 def _sizes(axes: Sequence[Axis], names: Sequence[str], arguments: Sequence[Any]) -> dict[str, int]:
-    leaves, sizes = dict(zip(names, nnc.tree.leaves(arguments), strict=True)), {}
+    leaves = dict(zip(names, nnc.tree.leaves(arguments), strict=True))
+    sizes: dict[str, int] = {}
     for name, place, axis in axes:
         size = leaves[place].shape[axis]
         if sizes.setdefault(name, size) != size:
@@ -209,11 +214,11 @@ def _resized(
     leaves, structure = nnc.tree.flatten(list(arguments))
     changed = []
     for name, leaf in zip(names, leaves, strict=True):
-        shape = list(leaf.shape)
+        sizes_of_axes = list(leaf.shape)
         for axis in axes:
             if axis.place == name:
-                shape[axis.axis] = sizes[axis.name]
-        changed.append(nnc.ShapeDtypeStruct(tuple(shape), leaf.dtype))
+                sizes_of_axes[axis.axis] = sizes[axis.name]
+        changed.append(nnc.ShapeDtypeStruct(tuple(sizes_of_axes), leaf.dtype))
     return list(nnc.tree.unflatten(structure, changed))
 
 
@@ -227,7 +232,8 @@ def _save(
     if is_large and path is None:
         problem = f"the weights are larger than {LARGEST:,} bytes."
         raise user_error(ArgumentError, WHERE, problem, fix="pass path=, so that they go to a file of their own.")
-    held = {} if is_large else constants
+    apart = {name: array for name, array in constants.items() if is_large and array.nbytes > SMALLEST}
+    held = {name: array for name, array in constants.items() if name not in apart}
     graph = make_graph(name, nodes, inputs, outputs, held.items())
     imports = [helper.make_opsetid("", opset)]
     model = helper.make_model(
@@ -235,11 +241,11 @@ def _save(
     )
     if path is None:
         return bytes(model.SerializeToString(deterministic=True))
-    target = path_to_write(path, WHERE)
+    target = path_to_write(WHERE, path)
     beside = Folder(str(target.parent), None)
     if is_large:
         data = target.with_name(f"{target.name}.data")
-        _write_weights(model.graph, constants, data)
+        _write_weights(model.graph, apart, data)
     content = bytes(model.SerializeToString(deterministic=True))
     with access(WHERE, target):
         beside.write(target.name, content)

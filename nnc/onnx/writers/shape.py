@@ -18,7 +18,8 @@ def shape_of(node: Node, operand: int = 0) -> tuple[int, ...]:
 
 def reshaped(writer: Writer, x: str, shape: tuple[int, ...]) -> str:
     """Adds a reshape; sizes of 0 are sizes."""
-    return str(writer.op("Reshape", x, writer.integers(shape), allowzero=int(0 in shape)))
+    zeros = {"allowzero": 1} if 0 in shape else {}
+    return str(writer.op("Reshape", x, writer.integers(shape), **zeros))
 
 
 @writes("reshape")
@@ -139,7 +140,7 @@ def _reduce(writer: Writer, node: Node, x: Names) -> str:
         return x[0]
     dtype = node.inputs[0].spec.dtype
     is_bool = kind(node) == "b"
-    narrow = is_bool or np.dtype(dtype).itemsize < 4 and kind(node) in "iu"  # engines reduce wider integers alone
+    narrow = is_bool or (np.dtype(dtype).itemsize < 4 and kind(node) in "iu")  # engines reduce wider integers alone
     operand = writer.cast(x[0], np.int32 if is_bool else np.int64) if narrow else x[0]
     if operator == "ReduceSum" or writer.opset >= 18:
         found = writer.op(operator, operand, writer.integers(axes), keepdims=0)
