@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from nnc.backends.llvm.llvm import Recipe
 from nnc.backends.llvm.stack import stack_bytes
 from nnc.base.fork import fork_waits
+from nnc.base.options import chosen_cpu
 from nnc.device.targets.objects import ObjectTarget
 from nnc.errors import InternalError
 
@@ -60,7 +61,9 @@ def make_object(modules: Sequence[tuple[str, Recipe]], exports: Sequence[str], t
     with fork_waits():
         cpu, features = target.cpu, target.features
         if target.is_native:
-            cpu, features = binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten()
+            cpu = chosen_cpu()
+            if cpu is None:
+                cpu, features = binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten()
         triple = target.triple or binding.get_process_triple()
         machine = binding.Target.from_triple(triple).create_target_machine(
             cpu, features, _LEVEL, reloc=target.relocation, codemodel="small"
