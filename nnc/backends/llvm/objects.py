@@ -60,10 +60,10 @@ def make_object(modules: Sequence[tuple[str, Recipe]], exports: Sequence[str], t
     binding = _binding()
     with fork_waits():
         cpu, features = target.cpu, target.features
-        if target.is_native:
-            cpu = chosen_cpu()
-            if cpu is None:
-                cpu, features = binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten()
+        if target.is_native and (chosen := chosen_cpu()) is not None:
+            cpu = chosen
+        elif target.is_native:
+            cpu, features = binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten()
         triple = target.triple or binding.get_process_triple()
         machine = binding.Target.from_triple(triple).create_target_machine(
             cpu, features, _LEVEL, reloc=target.relocation, codemodel="small"
