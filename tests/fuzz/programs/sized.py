@@ -11,10 +11,10 @@ import numpy as np
 from nnc.graph import Graph, Symbol, TensorSpec
 
 SIZES = (1, 2, 3, 17, 33, 64, 100)
-WIDTH = 8
-_WEIGHTS = np.random.default_rng(0).normal(size=(WIDTH, WIDTH)).astype(np.float32) / 3
+WIDTH = 16  # flat kernels of two of the sizes have 1024 elements or more, and share a text
+_WEIGHTS = np.random.default_rng(0).normal(size=(WIDTH, WIDTH)).astype(np.float32) / 4
 
-Step = Callable[[Any, Any], Any]  # of the module, which is numpy or nnc.numpy, and of an array (n, 8)
+Step = Callable[[Any, Any], Any]  # of the module, which is numpy or nnc.numpy, and of an array (n, 16)
 
 
 def _softmax(xp: Any, scores: Any) -> Any:
@@ -70,17 +70,19 @@ def rows(n: int) -> np.ndarray:
 def form(graph: Graph, numbers: list[int], arrays: list[np.ndarray]) -> tuple[Any, ...]:
     """Returns commands, wiring and parameters of a graph without integers; these are added to `numbers`, constants to `arrays`.
 
-    Graphs of one form with equal numbers and arrays compute the same.
+    Graphs of one form with equal numbers and arrays compute the same. A constant is noted where it is read, for two equal ones may
+    be one symbol or two: it depends on the size, and on whether a trace is replayed.
     """
     known: dict[Symbol, int] = {}
     parts: list[Any] = []
 
-    def number(symbol: Symbol) -> int:
+    def number(symbol: Symbol) -> Any:
+        if symbol in graph.constants:
+            arrays.append(np.asarray(graph.constants[symbol]))
+            return "constant", _without_integers(symbol.spec, numbers)
         if symbol not in known:
             known[symbol] = len(known)
-            parts.append((_without_integers(symbol.spec, numbers), symbol in graph.constants))
-            if symbol in graph.constants:
-                arrays.append(np.asarray(graph.constants[symbol]))
+            parts.append(_without_integers(symbol.spec, numbers))
         return known[symbol]
 
     parts.append([number(symbol) for symbol in graph.inputs])

@@ -41,7 +41,7 @@ def test_a_function_of_many_sizes_gives_the_bits_of_functions_of_one_size(seed: 
 
 @pytest.mark.parametrize("seed", SEEDS[:6])
 def test_threads_may_call_a_function_with_different_sizes_at_once(seed: int) -> None:
-    """Calls of seven sizes at once, of which most are the first of their size, give what calls in turn give."""
+    """Calls of seven sizes at once, of which most are the first of their size, give the bits of calls in turn."""
     program = SizedProgram.draw(seed)
     shared, wanted = _compiled(program), {n: _bits(_compiled(program)(rows(n))) for n in SIZES}
     calls = [n for _ in range(6) for n in SIZES]
