@@ -1,8 +1,8 @@
 """The weakness of a command's results: which of them take the dtype of arrays that they meet.
 
 A command's float results are weak where all of its float operands are, its integer results where all of its operands are weak
-integers; indices and bools do not count. So indexing, joining, reductions and formulas of Python numbers are weak without a word in each of them. Results of
-conversions are strong, and so are bools and positions. Commands with sub-graphs have rules of their own.
+integers; indices and bools do not count. So indexing, joining, reductions and formulas of Python numbers are weak without a word in
+each of them. Results of conversions are strong, and so are bools and positions. Commands with sub-graphs have rules of their own.
 """
 
 from __future__ import annotations

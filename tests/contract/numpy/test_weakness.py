@@ -253,3 +253,10 @@ def test_values_in_the_place_of_others_do_not_make_weak_values_strong(name: str)
     for run in (f, nnc.compile(f)):
         y = run(x, np.array([True, False, True]))
         assert y.weak and (y * nnp.ones(1, "float32")).dtype == "float32"
+
+
+@pytest.mark.parametrize("number", [3, 3.0, 3j])
+def test_copies_made_by_array_are_strong(number: complex) -> None:
+    x = nnp.stack([number])
+    for y in (nnp.array(x), nnc.compile(nnp.array)(x), nnc.vmap(nnp.array)(x), nnc.compile(lambda: nnp.array(x))()):
+        assert not y.weak and y.dtype == x.dtype == y.spec.dtype
