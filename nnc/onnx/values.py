@@ -9,14 +9,21 @@ from typing import Any
 
 import numpy as np
 
+from nnc.array.array import Array
+
+
+_DTYPES = frozenset(
+    ["bool", "bfloat16", "float16", "float32", "float64", "complex64", "complex128"]
+    + [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
+)
+
 
 class ValueNeeded(Exception):  # noqa: N818  (a request to the loader, which answers it)
-    """Tells the loader that an operator needs a number of a value that the trace does not know."""
+    """Tells the loader that an operator needs the numbers of a value, which the trace does not know."""
 
     def __init__(self, value: Any, what: str) -> None:
         super().__init__(what)
-        self.value = value
-        self.what = what
+        self.value, self.what = value, what
 
 
 def is_known(value: Any) -> bool:
@@ -24,13 +31,25 @@ def is_known(value: Any) -> bool:
     return value is None or isinstance(value, np.ndarray) or (isinstance(value, list) and all(map(is_known, value)))
 
 
-def known(value: Any, what: str) -> np.ndarray:
+def known(value: Any, what: str) -> np.ndarray[Any, Any]:
     """Returns a value as NumPy array; raises ValueNeeded with `what` ("the axes of Squeeze") where it is not known."""
-    if isinstance(value, np.ndarray):
-        return value
+    if isinstance(value, (np.ndarray, Array)):
+        return np.asarray(value)
     raise ValueNeeded(value, what)
 
 
 def integers(value: Any, what: str) -> list[int]:
     """Returns a known value's elements as Python ints."""
     return [int(number) for number in known(value, what).reshape(-1)]
+
+
+def as_known(value: Any) -> Any:
+    """Returns the result of an operator on known values as a known value."""
+    return (
+        [as_known(part) for part in value] if isinstance(value, list) else None if value is None else np.asarray(value)
+    )
+
+
+def nnc_has(dtype: Any) -> bool:
+    """Whether nnc has arrays of a dtype."""
+    return np.dtype(dtype).name in _DTYPES

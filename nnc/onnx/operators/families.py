@@ -1,0 +1,24 @@
+"""All families of operators: importing this fills the table."""
+
+from nnc.onnx.operators import (  # noqa: F401  (they register their operators)
+    activation,
+    control,
+    conv,
+    draws,
+    elementwise,
+    image,
+    index,
+    learning,
+    norm,
+    pool,
+    products,
+    quantize,
+    recurrent,
+    reduce,
+    resize,
+    sequence,
+    shape,
+    signal,
+    text,
+)
+from nnc.onnx.operators.table import find as find
