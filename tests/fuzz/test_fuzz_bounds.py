@@ -159,3 +159,15 @@ def test_bounds_of_moved_elements_hold_denormals_that_programs_flush() -> None:
         value, bound = bound_of(move, x)
         is_denormal = np.abs(value) < 1e-38
         assert np.all(bound[is_denormal] >= np.abs(value[is_denormal])) and np.all(bound[~is_denormal] == 0)
+
+
+def test_weak_results_that_their_shown_dtype_does_not_hold_are_no_finding() -> None:
+    number = Input("a", (), "int64", "python", elements=(-3, 300, 4))
+    program = Subject.of(Program((number,), Block(("a",), (Step("b", "nnp.exp2", (Ref("a"),)),), ("b",))))
+    assert program is not None
+    mode = Mode(
+        "compiled",
+        lambda s: "f = nnc.compile(program)\nreturn [f(*inputs(k)) for k in (0, 1)]",
+        lambda s: "return [program(*inputs(k)) for k in (0, 1)]",
+    )
+    assert check(program, mode) is None
