@@ -19,6 +19,7 @@ from nnc.trace.core.tracer import Tracer
 
 CALL = "model"
 SMALL = 16  # elements of an input whose values may be fixed, so that shapes that depend on them are known
+MOST_USUAL = 1000  # kinds of calls that are recognised by the specs of their arrays alone
 MOST_VARIANTS = 16  # values of such inputs for which the model is compiled anew
 
 Feeds = Mapping[str, Any]
@@ -86,11 +87,23 @@ class OnnxFunction:
         self._runner = Runner(model)
         self._programs: dict[Any, Any] = {}  # compiled functions, by the values of the inputs that are fixed in them
         self._fixed: dict[Any, frozenset[str] | None] = {}  # by the specs of a call; None: the nodes run one by one
+        self._usual: dict[Any, tuple[frozenset[str], Any]] = {}  # how calls of arrays of these specs ran
         self._reasons: dict[str, None] = {}
 
     def __call__(self, feeds: Feeds) -> list[Any]:
         """Returns the outputs for a dict of inputs by name."""
-        return self.apply(self.params, feeds)
+        usual = self._usual.get(_specs(feeds)) if type(feeds) is dict else None
+        if usual is None:
+            return self.apply(self.params, feeds)
+        fixed, names = usual
+        if not fixed:
+            program, free = self._programs[()], feeds
+        elif (program := self._programs.get(tuple([(name, _key(feeds[name])) for name in names]))) is not None:
+            free = {name: value for name, value in feeds.items() if name not in fixed}
+        else:
+            return self.apply(self.params, feeds)
+        found: list[Any] = program(self.params, free)
+        return found
 
     def apply(self, params: Mapping[str, Any], feeds: Feeds) -> list[Any]:
         """Returns the outputs for other weights than the model's own, a dict like `params`."""
@@ -119,6 +132,8 @@ class OnnxFunction:
                 self._fixed[call] = fixed
                 continue
             self._note(f"compiled {self._how(fixed)}: {_call_text(given)}")
+            if (specs := _specs(feeds)) is not None and len(self._usual) < MOST_USUAL:
+                self._usual[specs] = fixed, sorted(fixed)
             return list(found)
         self._note(f"node by node: {_call_text(given)}")
         return [named.value for named in self._trace(params, given, hosts)]
@@ -303,6 +318,16 @@ def _key(value: Any) -> Any:
         if value is not None
         else None
     )
+
+
+def _specs(feeds: Mapping[str, Any]) -> Any:
+    """Returns what tells kinds of calls of arrays apart; None where an input is no array, and is looked at in each call."""
+    found = []
+    for name, value in feeds.items():
+        if type(value) is not Array:
+            return None
+        found.append((name, value.spec))
+    return tuple(found)
 
 
 def _spec(value: Any) -> Any:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import AttributeProto, helper, numpy_helper
 
 from nnc.errors import ArgumentError, ArgumentTypeError, FileFormatError, UnsupportedError, user_error
@@ -90,7 +90,7 @@ def read_model(source: Any, base: str | os.PathLike[str] | None = None) -> Model
     if isinstance(source, (bytes, bytearray, memoryview)):
         data = bytes(source)
     elif isinstance(source, (str, os.PathLike)):
-        path = path_to_read(source, WHERE)
+        path = path_to_read(WHERE, source)
         with access(WHERE, path):
             data = path.read_bytes()
         folder = path.parent if folder is None else folder
@@ -253,7 +253,7 @@ class _Reader:
         if any(size < 0 for size in shape) or count * values.itemsize > MOST_DENSE:
             raise damaged(f"a sparse tensor of shape {list(shape)} is too large to be written out.")
         flat = places if places.ndim == 1 else np.ravel_multi_index(tuple(places.T), shape, mode="clip")
-        if flat.size and not (0 <= flat.min() and flat.max() < count):
+        if flat.size and (flat.min() < 0 or flat.max() >= count):
             raise damaged(f"a sparse tensor of shape {list(shape)} has elements outside of it.")
         dense = np.zeros(count, values.dtype)
         dense[flat] = values
@@ -267,10 +267,14 @@ class _Reader:
         dtype = None if number in (onnx.TensorProto.UNDEFINED, onnx.TensorProto.STRING) else dtype_of(number)
         if not kind.tensor_type.HasField("shape"):
             return Value(proto.name, dtype, None)
-        shape = tuple(
-            int(d.dim_value) if d.HasField("dim_value") else d.dim_param or None for d in kind.tensor_type.shape.dim
-        )
-        return Value(proto.name, dtype, shape)
+        return Value(proto.name, dtype, tuple(map(_dimension, kind.tensor_type.shape.dim)))
+
+
+def _dimension(proto: Any) -> int | str | None:
+    """Returns a size or a name. Some writers put -1 or "?" for any size, which ties no dimensions to each other."""
+    if proto.HasField("dim_value"):
+        return int(proto.dim_value) if proto.dim_value >= 0 else None
+    return proto.dim_param if any(map(str.isalpha, proto.dim_param)) else None
 
 
 def with_attributes(proto: Any, given: Mapping[str, Any]) -> Any:

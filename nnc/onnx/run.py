@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -16,19 +18,20 @@ from nnc.base.context import activity, set_context
 from nnc.errors import FileFormatError, NncError, UnsupportedError, user_error
 from nnc.onnx.model import DEEPEST, WHERE, Function, Model, ModelGraph, Node, body_of, needed, versions_of
 from nnc.onnx.operators.families import find
-from nnc.onnx.values import ValueNeeded, as_known, is_known, nnc_has
+from nnc.onnx.values import ValueNeeded, as_known, check_known, is_known, nnc_has
 
-MOST_KNOWN = 64 << 20  # bytes of a value that is worked out while a model is traced, if its operands are smaller
 FOLDED = (
     1 << 20
-)  # a larger value that outgrows its operands, such as weights that leave their integers, is worked out in each run
+)  # bytes: a larger value that outgrows its operands, such as weights that leave int8, is worked out in each run
+PACKED = 1 << 12  # bytes of a weight that gets memory of its own, so that packed forms of it are kept from call to call
 
 # Operators whose results may be larger than all their operands: their sizes are asked for before they run.
-_GROWING = frozenset(
-    "ConstantOfShape Expand Tile Range Pad OneHot EyeLike Resize Upsample Concat Gather GatherElements GatherND ConvTranspose MatMul "
-    "Add Sub Mul Div Pow Where Einsum Gemm DequantizeLinear Cast CastLike Col2Im MaxUnpool DFT STFT AffineGrid GridSample "
-    "BlackmanWindow HammingWindow HannWindow MelWeightMatrix RandomNormal RandomUniform CenterCropPad".split()
-)
+_GROWING = {
+    "ConstantOfShape", "Expand", "Tile", "Range", "Pad", "OneHot", "EyeLike", "Resize", "Upsample", "Concat", "Gather",
+    "GatherElements", "GatherND", "ConvTranspose", "MatMul", "Add", "Sub", "Mul", "Div", "Pow", "Where", "Einsum", "Gemm",
+    "DequantizeLinear", "Cast", "CastLike", "Col2Im", "MaxUnpool", "DFT", "STFT", "AffineGrid", "GridSample", "BlackmanWindow",
+    "HammingWindow", "HannWindow", "MelWeightMatrix", "RandomNormal", "RandomUniform", "CenterCropPad",
+}  # fmt: skip
 
 
 class InputsNeeded(Exception):  # noqa: N818  (a request to the caller, who answers it)
@@ -74,6 +77,7 @@ class Runner:
 
     def __init__(self, model: Model, depth: int = 0) -> None:
         self._model, self._depth = model, depth
+        self._weights: dict[int, tuple[weakref.ref[Any], Any]] = {}  # by the identity of the model's array
 
     def graph(self, graph: ModelGraph, values: Values) -> list[Named]:
         """Runs a graph; `values` has its inputs, and the values of the graphs around it."""
@@ -130,9 +134,28 @@ class Runner:
             node = node._replace(attributes=MappingProxyType({**node.attributes, **bodies}))
         elif all(map(is_known, operands)) and self._may_be_folded(node, function, operands):
             with set_context(staging=None):
-                found = function(node, *operands)
-            return [as_known(value) for value in _several(found)]
-        return _several(function(node, *operands))
+                found = _several(function(node, *operands))
+            return list(map(as_known, found))
+        return _several(function(node, *map(self._weight, operands)))
+
+    def _weight(self, value: Any) -> Any:
+        """Returns a large weight as an array of nnc that nobody else can write to, the same one in each trace."""
+        if (
+            not isinstance(value, np.ndarray)
+            or value.nbytes < PACKED
+            or value.dtype.kind != "f"
+            or not nnc_has(value.dtype)
+        ):
+            return value
+        held = self._weights.get(id(value))
+        if held is None or held[0]() is not value:
+            forget = partial(_forget, weakref.ref(self), id(value))
+            held = self._weights[id(value)] = weakref.ref(value, forget), nnc.numpy.array(value)
+        return held[1]
+
+    def forget(self, key: int) -> None:
+        """Drops the copy of an array that is gone."""
+        self._weights.pop(key, None)
 
     def _gradient(self, node: Node, nodes: Sequence[Node], operands: list[Any], values: Values) -> Sequence[Any]:
         """Differentiates the nodes that lead from `xs` to `y`, names of values of the same graph."""
@@ -144,7 +167,9 @@ class Runner:
             self.nodes(before, inner)
             return nnc.numpy.sum(inner[y].value)
 
-        return nnc.grad(total, argnums=tuple(range(len(names))))(*map(nnc.numpy.asarray, operands[: len(names)]))
+        wanted = tuple(range(len(names)))
+        found: Any = nnc.grad(total, argnums=wanted)(*map(nnc.numpy.asarray, operands[: len(names)]))
+        return tuple(found)
 
     def _may_be_folded(self, node: Node, function: Any, operands: Sequence[Any]) -> bool:
         """Whether the results of known operands are to be known, too; checks their size before there is anything of it."""
@@ -153,18 +178,11 @@ class Runner:
             return True
         with set_context(staging=None):
             try:
-                specs = nnc.eval_shape(lambda: [_array(value) for value in _several(function(node, *operands))])
+                specs: Any = nnc.eval_shape(lambda: [_array(value) for value in _several(function(node, *operands))])
             except ValueNeeded:
                 return True
-        size = sum(math.prod(spec.shape) * np.dtype(spec.dtype).itemsize for spec in specs if spec is not None)
-        if size > max(MOST_KNOWN, 4 * held):
-            problem = f"{node.title} makes {size:,} bytes of {held:,}."
-            raise user_error(
-                FileFormatError,
-                WHERE,
-                problem,
-                fix=f"a value that follows from the file alone may have {MOST_KNOWN:,}.",
-            )
+        size: int = sum(math.prod(spec.shape) * np.dtype(spec.dtype).itemsize for spec in specs if spec is not None)
+        check_known(size, f"a result of {node.title}", held)
         return size <= max(FOLDED, held)
 
     def _call(self, node: Node, operands: Sequence[Any]) -> Sequence[Any]:
@@ -192,6 +210,12 @@ class Runner:
         return [values[name].value if name in values else None for name in function.proto.output]
 
 
+def _forget(runner: weakref.ref[Runner], key: int, value: weakref.ref[Any]) -> None:
+    alive = runner()
+    if alive is not None:
+        alive.forget(key)
+
+
 def standard_function(node: Node, operands: Sequence[Any], versions: Mapping[str, int]) -> Function:
     """Returns the standard's definition of an operator by other operators.
 
@@ -201,7 +225,7 @@ def standard_function(node: Node, operands: Sequence[Any], versions: Mapping[str
     problem = f"nnc has no operator {node.operator!r}" + (f" of the domain {node.domain!r}." if node.domain else ".")
     missing = user_error(UnsupportedError, WHERE, problem, fix="write one: see nnc.onnx.operators.table.operator.")
     try:
-        schema = onnx.defs.get_schema(node.operator, node.version, node.domain)
+        schema: Any = onnx.defs.get_schema(node.operator, node.version, node.domain)
     except onnx.defs.SchemaError:
         raise missing from None
     if schema.has_function:
@@ -247,7 +271,7 @@ def _wrong(problem: str) -> FileFormatError:
     return user_error(FileFormatError, WHERE, problem, fix="check the file with onnx.checker.check_model.")
 
 
-def _several(found: Any) -> Sequence[Any]:
+def _several(found: Any) -> tuple[Any, ...]:
     return found if isinstance(found, tuple) else (found,)
 
 

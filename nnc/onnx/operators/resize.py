@@ -56,7 +56,7 @@ def _resize(
     dtype, outside = np.dtype(x.dtype), np.zeros((), bool)
     mode = node.attributes.get("mode", "nearest")
     x = nnp.asarray(x)
-    wide = x if dtype.kind == "f" and dtype.itemsize >= 4 or mode == "nearest" else nnp.astype(x, "float32")
+    wide = x if (dtype.kind == "f" and dtype.itemsize >= 4) or mode == "nearest" else nnp.astype(x, "float32")
     for place, (axis, factor) in enumerate(zip(along, factors, strict=True)):
         size = x.shape[axis]
         count = sizes[place] if sizes else math.floor(size * factor)

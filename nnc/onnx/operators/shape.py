@@ -154,7 +154,8 @@ def arange(node: Node, start: Any, limit: Any, delta: Any) -> Any:
 @operator("EyeLike")
 def eye_like(node: Node, x: Any) -> Any:
     dtype = dtype_of(node.attributes["dtype"]) if "dtype" in node.attributes else x.dtype
-    return nnp.eye(*x.shape, k=node.attributes.get("k", 0), dtype=dtype)
+    rows, columns = x.shape
+    return nnp.eye(rows, columns, k=node.attributes.get("k", 0), dtype=dtype)
 
 
 @operator("Trilu")
