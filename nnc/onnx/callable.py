@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -13,8 +13,8 @@ import nnc
 from nnc.array.array import Array
 from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError, TraceError, user_error
 from nnc.onnx.model import WHERE, Model, ModelGraph, Node, Value, needed, read_model
-from nnc.onnx.run import InputsNeeded, Named, Runner, Values
-from nnc.onnx.values import ValueNeeded, is_known, nnc_has
+from nnc.onnx.run import Named, OwnWeights, Runner, Values
+from nnc.onnx.values import InputsNeeded, ValueNeeded, is_known, nnc_has
 from nnc.trace.core.tracer import Tracer
 
 CALL = "model"
@@ -84,7 +84,7 @@ class OnnxFunction:
         }
         self.params = {name: nnc.asarray(np.asarray(array)) for name, array in trained.items()}
         self._graph = graph._replace(weights={n: a for n, a in graph.weights.items() if n not in trained})
-        self._runner = Runner(model)
+        self._model, self._own = model, OwnWeights()
         self._programs: dict[Any, Any] = {}  # compiled functions, by the values of the inputs that are fixed in them
         self._fixed: dict[Any, frozenset[str] | None] = {}  # by the specs of a call; None: the nodes run one by one
         self._usual: dict[Any, tuple[frozenset[str], Any]] = {}  # how calls of arrays of these specs ran
@@ -121,6 +121,11 @@ class OnnxFunction:
         fixed = self._fixed.get(call, hosts)
         while fixed is not None:
             program, free = self._program(given, fixed)
+            if program is None:
+                self._note(
+                    f"there are {MOST_VARIANTS} programs for values of {', '.join(map(repr, sorted(fixed)))} already"
+                )
+                break
             try:
                 found = program(params, free)
             except ValueNeeded as request:
@@ -156,10 +161,15 @@ class OnnxFunction:
             raise user_error(TraceError, CALL, problem, fix=fix) from None
 
     def _program(self, given: Mapping[str, Any], fixed: frozenset[str]) -> tuple[Any, dict[str, Any]]:
-        """Returns the function that is compiled for the values of the fixed inputs, and its arguments, the others."""
+        """Returns the function that is compiled for the values of the fixed inputs, and its arguments, the others.
+
+        The function is None where there are enough for other values.
+        """
         held = {name: value if _is_host(value) else np.asarray(value) for name, value in given.items() if name in fixed}
         key = tuple((name, _key(value)) for name, value in sorted(held.items()))
         if key not in self._programs:
+            if len(self._programs.keys() - {()}) >= MOST_VARIANTS:
+                return None, {}
 
             @nnc.compile
             def program(params: Mapping[str, Any], free: Mapping[str, Any]) -> list[Any]:
@@ -176,7 +186,7 @@ class OnnxFunction:
         names = ", ".join(map(repr, sorted(request.inputs)))
         self._note(f"{request.what} in {request.node.title} depends on the values of {names or 'no input'}")
         is_small = all(name in given and np.size(given[name]) <= SMALL for name in wanted)
-        return fixed | wanted if wanted and is_small and len(self._programs) < MOST_VARIANTS else None
+        return fixed | wanted if wanted and is_small else None
 
     def _trace(self, params: Mapping[str, Any], given: Mapping[str, Any], fixed: frozenset[str]) -> list[Named]:
         values: Values = {name: Named(value, frozenset((name,))) for name, value in params.items()}
@@ -186,7 +196,7 @@ class OnnxFunction:
                 values[value.name] = Named(given[value.name], frozenset() if known else frozenset((value.name,)))
             elif value.name not in self._defaults:
                 values[value.name] = Named(None, frozenset())
-        return self._runner.graph(self._graph, values)
+        return Runner(self._model, self._own).graph(self._graph, values)
 
     def _checked(self, feeds: Feeds) -> dict[str, Any]:
         """Returns the inputs as arrays of the declared dtypes and shapes."""
@@ -196,8 +206,8 @@ class OnnxFunction:
         known = {value.name: value for value in self._graph.inputs}
         for name in feeds:
             if name not in known:
-                near = get_close_matches(str(name), known, 1)
-                fix = f"write {near[0]!r}." if near else f"its inputs are {_shown(known)}."
+                near = _nearest(name, known)
+                fix = f"write {near!r}." if near else f"its inputs are {_shown(known)}."
                 raise user_error(ArgumentError, CALL, f"it has no input {name!r}.", fix=fix)
         sizes: dict[str, tuple[int, str]] = {}
         given = {}
@@ -227,6 +237,12 @@ def _settings(nodes: Sequence[Node]) -> set[str]:
     return {name for node in nodes if node.operator in ("Resize", "Upsample") for name in node.inputs[1:]}
 
 
+def _nearest(name: Any, names: Iterable[str]) -> str | None:
+    lower = {other.lower(): other for other in names}
+    near = get_close_matches(str(name).lower(), lower, 1)
+    return lower[near[0]] if near else None
+
+
 def _find_output(graph: ModelGraph, name: str) -> Value:
     known = {value.name: value for value in graph.outputs}
     made = [output for node in graph.nodes for output in node.outputs if output]
@@ -234,8 +250,8 @@ def _find_output(graph: ModelGraph, name: str) -> Value:
         return known[name]
     if name in made:
         return Value(name, None, None)
-    near = get_close_matches(str(name), [*known, *made], 1)
-    fix = f"write {near[0]!r}." if near else f"its outputs are {_shown(known)}."
+    near = _nearest(name, [*known, *made])
+    fix = f"write {near!r}." if near else f"its outputs are {_shown(known)}."
     raise user_error(ArgumentError, WHERE, f"outputs: the model has no value {name!r}.", fix=fix)
 
 

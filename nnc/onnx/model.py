@@ -73,11 +73,12 @@ class Function(NamedTuple):
 
 
 class Model(NamedTuple):
-    """A model: its graph, and its functions by domain and name."""
+    """A model: its graph, and its functions by domain and name; `size` counts the nodes of the file."""
 
     graph: ModelGraph
     functions: Mapping[tuple[str, str], Function]
     versions: Mapping[str, int]
+    size: int
 
 
 def read_model(source: Any, base: str | os.PathLike[str] | None = None) -> Model:
@@ -136,8 +137,10 @@ class _Reader:
             )
             for f in proto.functions
         }
+        check_calls(functions)
         graph = self.graph(proto.graph, versions, {})
-        return Model(graph, MappingProxyType(functions), MappingProxyType(versions))
+        size = self._nodes + sum(len(f.node) for f in proto.functions)
+        return Model(graph, MappingProxyType(functions), MappingProxyType(versions), size)
 
     def graph(self, proto: Any, versions: Mapping[str, int], given: Mapping[str, Any], depth: int = 0) -> ModelGraph:
         if depth > DEEPEST:
@@ -159,6 +162,11 @@ class _Reader:
         self._nodes += len(protos)
         if self._nodes > MOST_NODES:
             raise damaged(f"it has more than {MOST_NODES:,} nodes.")
+        made: set[str] = set()
+        for name in (name for proto in protos for name in proto.output if name):
+            if name in made:
+                raise damaged(f"the value {name!r} is written twice.")
+            made.add(name)
         return tuple(self._node(proto, versions, given, depth) for proto in protos)
 
     def _node(self, proto: Any, versions: Mapping[str, int], given: Mapping[str, Any], depth: int) -> Node:
@@ -289,6 +297,27 @@ def with_attributes(proto: Any, given: Mapping[str, Any]) -> Any:
             entry.CopyFrom(source)
             entry.name = attribute.name
     return found
+
+
+def check_calls(functions: Mapping[tuple[str, str], Function]) -> None:
+    """Raises where functions call themselves, or each other too deep."""
+    heights: dict[tuple[str, str], int] = {}
+
+    def height(key: tuple[str, str], depth: int) -> int:
+        if key not in heights:
+            if depth > DEEPEST:
+                problem = (
+                    f"the function {key[1]!r} calls itself, or functions call each other more than {DEEPEST} deep."
+                )
+                raise damaged(problem)
+            called = {
+                ("" if node.domain == "ai.onnx" else node.domain, node.op_type) for node in functions[key].proto.node
+            }
+            heights[key] = 1 + max((height(inner, depth + 1) for inner in called & functions.keys()), default=0)
+        return heights[key]
+
+    if max((height(key, 0) for key in functions), default=0) > DEEPEST:
+        raise damaged(f"functions call each other more than {DEEPEST} deep.")
 
 
 def needed(nodes: Sequence[Node], outputs: Sequence[str]) -> tuple[Node, ...]:

@@ -18,11 +18,14 @@ from nnc.base.context import activity, set_context
 from nnc.errors import FileFormatError, NncError, UnsupportedError, user_error
 from nnc.onnx.model import DEEPEST, WHERE, Function, Model, ModelGraph, Node, body_of, needed, versions_of
 from nnc.onnx.operators.families import find
-from nnc.onnx.values import ValueNeeded, as_known, check_known, is_known, nnc_has
+from nnc.onnx.values import InputsNeeded, ValueNeeded, as_known, check_known, is_known, nnc_has
 
 FOLDED = (
     1 << 20
 )  # bytes: a larger value that outgrows its operands, such as weights that leave int8, is worked out in each run
+MOST_RUN = (
+    20_000  # nodes that one run or trace may take beside 16 for each node of the file; each of them takes up to 80 µs
+)
 PACKED = 1 << 12  # bytes of a weight that gets memory of its own, so that packed forms of it are kept from call to call
 
 # Operators whose results may be larger than all their operands: their sizes are asked for before they run.
@@ -32,14 +35,6 @@ _GROWING = {
     "DequantizeLinear", "Cast", "CastLike", "Col2Im", "MaxUnpool", "DFT", "STFT", "AffineGrid", "GridSample", "BlackmanWindow",
     "HammingWindow", "HannWindow", "MelWeightMatrix", "RandomNormal", "RandomUniform", "CenterCropPad",
 }  # fmt: skip
-
-
-class InputsNeeded(Exception):  # noqa: N818  (a request to the caller, who answers it)
-    """Tells that a node needs numbers that depend on these inputs of the model."""
-
-    def __init__(self, node: Node, what: str, inputs: frozenset[str]) -> None:
-        super().__init__(what)
-        self.node, self.what, self.inputs = node, what, inputs
 
 
 class Named(NamedTuple):
@@ -72,12 +67,44 @@ class Body:
         return [named.value for named in self._runner.graph(self.graph, self._around | given)]
 
 
-class Runner:
-    """Runs graphs of one model."""
+class OwnWeights:
+    """Copies of large weights, as arrays of nnc that nobody else can write to, the same ones in each trace.
 
-    def __init__(self, model: Model, depth: int = 0) -> None:
-        self._model, self._depth = model, depth
-        self._weights: dict[int, tuple[weakref.ref[Any], Any]] = {}  # by the identity of the model's array
+    Programs keep packed forms of such arrays from call to call.
+    """
+
+    def __init__(self) -> None:
+        self._copies: dict[int, tuple[weakref.ref[Any], Any]] = {}  # by the identity of the model's array
+
+    def copy_of(self, value: Any) -> Any:
+        """Returns the copy of a large weight, and other values as they are."""
+        if (
+            not isinstance(value, np.ndarray)
+            or value.nbytes < PACKED
+            or value.dtype.kind != "f"
+            or not nnc_has(value.dtype)
+        ):
+            return value
+        held = self._copies.get(id(value))
+        if held is None or held[0]() is not value:
+            forget = partial(_forget, self._copies, id(value))
+            held = self._copies[id(value)] = weakref.ref(value, forget), nnc.numpy.array(value)
+        return held[1]
+
+
+def _forget(copies: dict[int, Any], key: int, value: weakref.ref[Any]) -> None:
+    copies.pop(key, None)
+
+
+class Runner:
+    """Runs graphs of one model once."""
+
+    def __init__(self, model: Model, own: OwnWeights, outer: Runner | None = None) -> None:
+        self._model, self._own = model, own
+        self._depth: int = outer._depth + 1 if outer is not None else 0
+        self._ran: list[int] = (
+            outer._ran if outer is not None else [0]
+        )  # nodes, those of functions and rounds of loops included
 
     def graph(self, graph: ModelGraph, values: Values) -> list[Named]:
         """Runs a graph; `values` has its inputs, and the values of the graphs around it."""
@@ -92,6 +119,9 @@ class Runner:
             InputsNeeded: a node needs numbers that are not known.
         """
         for node in nodes:
+            self._ran[0] += 1
+            if self._ran[0] > MOST_RUN + 16 * self._model.size:
+                raise _wrong(f"its loops and functions make {self._ran[0]:,} nodes of {self._model.size:,}.")
             operands = [take(values, name, node.title) for name in node.inputs]
             depends = frozenset().union(*(operand.inputs for operand in operands))
             try:
@@ -116,6 +146,7 @@ class Runner:
                 AttributeError,
                 OverflowError,
                 ZeroDivisionError,
+                MemoryError,
             ) as error:
                 raise _wrong(f"{node.title} cannot run: {type(error).__name__}: {error}.") from error
             depends = depends or _inputs_around(node, values)
@@ -136,26 +167,7 @@ class Runner:
             with set_context(staging=None):
                 found = _several(function(node, *operands))
             return list(map(as_known, found))
-        return _several(function(node, *map(self._weight, operands)))
-
-    def _weight(self, value: Any) -> Any:
-        """Returns a large weight as an array of nnc that nobody else can write to, the same one in each trace."""
-        if (
-            not isinstance(value, np.ndarray)
-            or value.nbytes < PACKED
-            or value.dtype.kind != "f"
-            or not nnc_has(value.dtype)
-        ):
-            return value
-        held = self._weights.get(id(value))
-        if held is None or held[0]() is not value:
-            forget = partial(_forget, weakref.ref(self), id(value))
-            held = self._weights[id(value)] = weakref.ref(value, forget), nnc.numpy.array(value)
-        return held[1]
-
-    def forget(self, key: int) -> None:
-        """Drops the copy of an array that is gone."""
-        self._weights.pop(key, None)
+        return _several(function(node, *map(self._own.copy_of, operands)))
 
     def _gradient(self, node: Node, nodes: Sequence[Node], operands: list[Any], values: Values) -> Sequence[Any]:
         """Differentiates the nodes that lead from `xs` to `y`, names of values of the same graph."""
@@ -201,19 +213,13 @@ class Runner:
         depends = frozenset(str(index) for index, value in enumerate(operands) if not is_known(value))
         values = {name: _named(named.value, depends) for name, named in values.items()}
         try:
-            Runner(self._model, self._depth + 1).nodes(body_of(function, given), values)
+            Runner(self._model, self._own, self).nodes(body_of(function, given), values)
         except InputsNeeded as request:
             asked = [operands[int(index)] for index in request.inputs]
             raise ValueNeeded(
                 asked[0] if len(asked) == 1 else None, f"{request.what}, within {node.operator}"
             ) from None
         return [values[name].value if name in values else None for name in function.proto.output]
-
-
-def _forget(runner: weakref.ref[Runner], key: int, value: weakref.ref[Any]) -> None:
-    alive = runner()
-    if alive is not None:
-        alive.forget(key)
 
 
 def standard_function(node: Node, operands: Sequence[Any], versions: Mapping[str, int]) -> Function:

@@ -29,6 +29,14 @@ class ValueNeeded(Exception):  # noqa: N818  (a request to the loader, which ans
         self.value, self.what = value, what
 
 
+class InputsNeeded(Exception):  # noqa: N818  (a request to the caller, who answers it)
+    """Tells that a node needs numbers that depend on these inputs of the model."""
+
+    def __init__(self, node: Any, what: str, inputs: frozenset[str]) -> None:
+        super().__init__(what)
+        self.node, self.what, self.inputs = node, what, inputs
+
+
 def is_known(value: Any) -> bool:
     """Tells whether the value is known: a NumPy array, nothing, or a sequence of known values."""
     return value is None or isinstance(value, np.ndarray) or (isinstance(value, list) and all(map(is_known, value)))

@@ -43,7 +43,10 @@ def split(node: Node, x: Any) -> Any:
 
 @operator("RegexFullMatch")
 def full_match(node: Node, x: Any) -> Any:
-    pattern = re.compile(node.attributes["pattern"])
+    try:
+        pattern = re.compile(node.attributes["pattern"])
+    except re.error as error:
+        raise ValueError(f"the pattern {node.attributes['pattern']!r} cannot be read: {error}") from None
     return np.array([pattern.fullmatch(str(text)) is not None for text in x.ravel()], bool).reshape(x.shape)
 
 
