@@ -13,7 +13,7 @@ import nnc
 from nnc.array.array import Array
 from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError, TraceError, user_error
 from nnc.onnx.model import WHERE, Model, ModelGraph, Node, Value, needed, read_model
-from nnc.onnx.run import Named, OwnWeights, Runner, Values
+from nnc.onnx.run import Named, OwnWeights, Runner, Values, has_definition
 from nnc.onnx.values import InputsNeeded, ValueNeeded, is_known, nnc_has
 from nnc.trace.core.tracer import Tracer
 
@@ -42,7 +42,8 @@ def load(
         bytes_or_path: the model, or the path of its file.
         outputs: the values to return, by their names in the model; by default its outputs.
         base: the folder of weights that lie in files of their own; by default that of the model's file.
-        trainable: whether `f.params` holds the weights of floating-point numbers, for `f.apply(params, feeds)`.
+        trainable: whether `f.params` holds the weights of floating-point numbers, for `f.apply(params, feeds)`. Numbers without
+            dimensions, such as an epsilon, are settings and none of them.
 
     Returns:
         the function, with `inputs`, `outputs`, `params`, `apply` and `explain`.
@@ -67,6 +68,7 @@ class OnnxFunction:
         inputs: name, dtype and shape of each input.
         outputs: name, dtype and shape of each output.
         params: the weights that `apply` takes, by name; empty unless the model was loaded with `trainable=True`.
+        graph: the nodes that the outputs need, and all other weights.
     """
 
     def __init__(self, model: Model, outputs: Sequence[str] | None = None, trainable: bool = False) -> None:
@@ -80,10 +82,10 @@ class OnnxFunction:
         trained = {
             name: array
             for name, array in graph.weights.items()
-            if trainable and array.dtype.kind == "f" and nnc_has(array.dtype) and name not in settings
+            if trainable and array.ndim and array.dtype.kind == "f" and nnc_has(array.dtype) and name not in settings
         }
         self.params = {name: nnc.asarray(np.asarray(array)) for name, array in trained.items()}
-        self._graph = graph._replace(weights={n: a for n, a in graph.weights.items() if n not in trained})
+        self.graph = graph._replace(weights={n: a for n, a in graph.weights.items() if n not in trained})
         self._model, self._own = model, OwnWeights()
         self._programs: dict[Any, Any] = {}  # compiled functions, by the values of the inputs that are fixed in them
         self._fixed: dict[Any, frozenset[str] | None] = {}  # by the specs of a call; None: the nodes run one by one
@@ -143,6 +145,10 @@ class OnnxFunction:
         self._note(f"node by node: {_call_text(given)}")
         return [named.value for named in self._trace(params, given, hosts)]
 
+    def defines(self, node: Node) -> bool:
+        """Whether the model or the standard defines the operator of a node by other operators."""
+        return (node.domain, node.operator) in self._model.functions or has_definition(node)
+
     def explain(self) -> str:
         """Tells how calls ran, and why, a line each."""
         return "\n".join(self._reasons) or "it has not run yet."
@@ -190,20 +196,20 @@ class OnnxFunction:
 
     def _trace(self, params: Mapping[str, Any], given: Mapping[str, Any], fixed: frozenset[str]) -> list[Named]:
         values: Values = {name: Named(value, frozenset((name,))) for name, value in params.items()}
-        for value in self._graph.inputs:
+        for value in self.graph.inputs:
             if value.name in given:
                 known = value.name in fixed or is_known(given[value.name])
                 values[value.name] = Named(given[value.name], frozenset() if known else frozenset((value.name,)))
             elif value.name not in self._defaults:
                 values[value.name] = Named(None, frozenset())
-        return Runner(self._model, self._own).graph(self._graph, values)
+        return Runner(self._model, self._own).graph(self.graph, values)
 
     def _checked(self, feeds: Feeds) -> dict[str, Any]:
         """Returns the inputs as arrays of the declared dtypes and shapes."""
         if not isinstance(feeds, Mapping):
             problem = f"feeds is a {type(feeds).__name__}."
             raise user_error(ArgumentTypeError, CALL, problem, fix=f'pass a dict such as {{"{self._first}": x}}.')
-        known = {value.name: value for value in self._graph.inputs}
+        known = {value.name: value for value in self.graph.inputs}
         for name in feeds:
             if name not in known:
                 near = _nearest(name, known)

@@ -247,6 +247,15 @@ def standard_function(node: Node, operands: Sequence[Any], versions: Mapping[str
     return Function(body, MappingProxyType({**versions} | versions_of(body.opset_import)))
 
 
+def has_definition(node: Node) -> bool:
+    """Whether the standard defines an operator by others."""
+    try:
+        schema: Any = onnx.defs.get_schema(node.operator, node.version, node.domain)
+    except onnx.defs.SchemaError:
+        return False
+    return bool(schema.has_function or schema.has_context_dependent_function)
+
+
 def take(values: Mapping[str, Named], name: str, where: str) -> Named:
     """Returns a value by its name; raises where no earlier node made it."""
     if not name:

@@ -184,6 +184,13 @@ def test_weights_are_trained() -> None:
     np.testing.assert_allclose(slopes["b"], ((1 - np.tanh(Y) ** 2) * (Y > 0)).sum(0), rtol=1e-5)
 
 
+def test_numbers_without_dimensions_are_not_trained() -> None:
+    weights = {"w": np.ones(3, np.float32), "eps": np.float32(1e-6)}
+    nodes = [node("Mul", ["x", "w"], ["h"]), node("Add", ["h", "eps"], ["y"])]
+    f = nnc.onnx.load(model(nodes, {"x": (FLOAT, [3])}, {"y": (FLOAT, [3])}, weights), trainable=True)
+    assert list(f.params) == ["w"]
+
+
 def test_params_are_those_of_the_model() -> None:
     f = nnc.onnx.load(dense(), trainable=True)
     with pytest.raises(ArgumentError, match="params has 'w', and the model has"):
