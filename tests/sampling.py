@@ -41,6 +41,7 @@ PARTS = {  # of the cases of each test function below a path, one in so many run
     "tests/unit/graph": 3,
     "tests/unit/lower": 8,
     "tests/unit/nn": 6,
+    "tests/unit/onnx": 8,
     "tests/unit/numpy": 6,
     "tests/unit/optim": 6,
     "tests/unit/random": 5,

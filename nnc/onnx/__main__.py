@@ -1,4 +1,4 @@
-"""`python -m nnc.onnx MODEL`: says what a model takes and gives, which operators it has, and what of it runs how."""
+"""`python -m nnc.onnx MODEL` prints a model's inputs, outputs, weights and operators, and how it runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `load` returns: a model as a pure function of a dict of arrays."""
+"""Loads a model as a pure function of a dict of arrays."""
 
 from __future__ import annotations
 
@@ -343,7 +343,7 @@ def _key(value: Any) -> Any:
 
 
 def _specs(feeds: Mapping[str, Any]) -> Any:
-    """Returns what tells kinds of calls of arrays apart; None where an input is no array, and is looked at in each call."""
+    """Returns names and specs of inputs that are arrays of nnc; None where another one is among them."""
     found = []
     for name, value in feeds.items():
         if type(value) is not Array:

@@ -1,4 +1,4 @@
-"""Runs the nodes of a model in order, on arrays or under a trace. What follows from known values alone is worked out at once."""
+"""Runs the nodes of a model in order, on arrays or under a trace. Results of known values alone are computed at once."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class Runner:
         self._depth: int = outer._depth + 1 if outer is not None else 0
         self._ran: list[int] = (
             outer._ran if outer is not None else [0]
-        )  # nodes, those of functions and rounds of loops included
+        )  # nodes, those of functions and of all iterations of loops included
 
     def graph(self, graph: ModelGraph, values: Values) -> list[Named]:
         """Runs a graph; `values` has its inputs, and the values of the graphs around it."""

@@ -18,7 +18,7 @@ _DTYPES = frozenset(
 )
 
 
-MOST_KNOWN = 64 << 20  # bytes of a value that follows from the model alone, if it is larger than what it is made of
+MOST_KNOWN = 64 << 20  # bytes of a value that follows from the model alone, if it is larger than its operands
 
 
 class ValueNeeded(Exception):  # noqa: N818  (a request to the loader, which answers it)
@@ -29,7 +29,7 @@ class ValueNeeded(Exception):  # noqa: N818  (a request to the loader, which ans
         self.value, self.what = value, what
 
 
-class InputsNeeded(Exception):  # noqa: N818  (a request to the caller, who answers it)
+class InputsNeeded(Exception):  # noqa: N818  (a request to the caller)
     """Tells that a node needs numbers that depend on these inputs of the model."""
 
     def __init__(self, node: Any, what: str, inputs: frozenset[str]) -> None:

@@ -13,7 +13,7 @@ from nnc.onnx.model import Node
 from nnc.onnx.operators.table import operator
 from nnc.onnx.values import InputsNeeded, ValueNeeded, integers, is_known, known
 
-MOST_UNROLLED = 1000  # rounds of a loop that cannot be one of nnc's
+MOST_UNROLLED = 1000  # iterations of a loop that cannot be one of nnc's
 
 
 def _is_concrete(value: Any) -> bool:
@@ -67,7 +67,7 @@ def _traced_loop(body: Any, count: Any, condition: Any, state: tuple[Any, ...], 
 
     try:
         return tuple(nnc.while_loop(is_going, step, (nnp.asarray(0, dtype="int64"), goes_on, begin))[2])
-    except (NncError, ValueNeeded, InputsNeeded):  # the rounds one by one say what is wrong, if anything is
+    except (NncError, ValueNeeded, InputsNeeded):  # iterations one by one raise the error, if there is one
         return None
 
 

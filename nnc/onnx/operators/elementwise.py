@@ -35,7 +35,7 @@ def identity(node: Node, x: Any) -> Any:
 
 
 def divide(x: Any, y: Any) -> Any:
-    """Division; that of integers leaves off what is behind the point, unlike Python's."""
+    """Divides; integers are rounded towards 0, unlike Python's."""
     kind = np.dtype(x.dtype).kind
     if kind == "u":
         return nnp.floor_divide(x, y)

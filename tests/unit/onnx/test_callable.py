@@ -19,11 +19,11 @@ Y = np.maximum(X @ W + B, 0)
 
 
 def traces(f: Any) -> int:
-    """How often a model was traced."""
+    """The number of traces of a model."""
     return sum(program.cache_info().misses for program in f._programs.values())
 
 
-def test_a_model_says_what_it_takes_and_gives() -> None:
+def test_a_model_names_its_inputs_and_outputs() -> None:
     f = nnc.onnx.load(dense())
     assert [(value.name, value.dtype, value.shape) for value in f.inputs] == [("x", np.float32, ("batch", 3))]
     assert [(value.name, value.shape) for value in f.outputs] == [("y", ("batch", 2))]

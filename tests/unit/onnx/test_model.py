@@ -230,7 +230,7 @@ GIANTS = {
 
 
 def test_small_files_that_ask_for_much_memory_are_refused() -> None:
-    """In a process of its own, whose largest memory is compared with what a small model takes."""
+    """In a process of its own, whose largest memory is compared with that of a small model."""
     program = textwrap.dedent("""
         import resource, sys, time
         import numpy as np

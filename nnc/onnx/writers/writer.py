@@ -1,0 +1,168 @@
+"""Collects the nodes of an ONNX graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from onnx import GraphProto, NodeProto, TensorProto, helper, numpy_helper
+
+from nnc.commands.control import inlines
+from nnc.commands.rules import decomposition, expansion
+from nnc.errors import NncError, UnsupportedError
+from nnc.graph import Graph, GraphBuilder, Node, Symbol
+from nnc.graph.registry import effect, reference
+from nnc.onnx.values import nnc_has
+from nnc.onnx.writers.table import onnx, refused
+
+FOLDED = 1 << 16  # bytes of a result of known operands that is written as a constant
+
+
+class Writer:
+    """Names of symbols, and the nodes so far. Constants belong to the outermost graph, which sub-graphs see."""
+
+    def __init__(self, opset: int, outer: Writer | None = None, is_sized: bool = False) -> None:
+        self.opset = opset
+        self.is_sized = is_sized  # whether constants may depend on sizes: then equal ones are not one
+        self.results: list[str] = []
+        self.nodes: list[NodeProto] = []
+        self.names: dict[Symbol, str] = dict(outer.names) if outer is not None else {}
+        self.problems: list[NncError] = outer.problems if outer is not None else []
+        self._root: Writer = outer._root if outer is not None else self
+        self.constants: dict[str, np.ndarray[Any, Any]] = {}
+        self._known: dict[Any, str] = {}
+        self._count = 0
+
+    def new(self) -> str:
+        """Returns a name that no value has."""
+        self._root._count += 1
+        return f"v{self._root._count}"
+
+    def constant(self, value: Any, dtype: Any = None) -> str:
+        """Returns the name of a constant; equal ones are one."""
+        array = np.ascontiguousarray(np.asarray(value, dtype)).reshape(np.shape(value))
+        root = self._root
+        key = (
+            (root._count,)
+            if root.is_sized
+            else (
+                array.dtype.str,
+                array.dtype.name,
+                array.shape,
+                array.tobytes() if array.nbytes <= FOLDED else id(value),
+            )
+        )
+        if key not in root._known:
+            name = root._known[key] = self.new()
+            root.constants[name] = array
+        return root._known[key]
+
+    def integers(self, values: Sequence[int]) -> str:
+        """Returns the name of a constant vector of int64: a shape, axes, bounds."""
+        return self.constant(np.array(values, np.int64).reshape(-1))
+
+    def op(self, operator: str, *inputs: str, outputs: int = 1, **attributes: Any) -> Any:
+        """Adds a node; returns the names of its results, or its name if there is one."""
+        names = [self.new() for _ in range(outputs)]
+        self.nodes.append(helper.make_node(operator, list(inputs), names, **attributes))
+        return names[0] if outputs == 1 else names
+
+    def cast(self, name: str, dtype: Any) -> str:
+        """Adds a conversion."""
+        return str(self.op("Cast", name, to=number_of(dtype)))
+
+    def known(self, name: str) -> np.ndarray[Any, Any] | None:
+        """Returns the value of a constant; None where the name is another value's."""
+        return self._root.constants.get(name)
+
+    def graph(self, graph: Graph, operands: Sequence[str]) -> list[str]:
+        """Writes a graph on operands; returns the names of its results."""
+        self.names.update(zip(graph.inputs, operands, strict=True))
+        wanted = set(graph.outputs)
+        kept = []
+        for node in reversed(graph.nodes):
+            if wanted.intersection(node.outputs):
+                kept.append(node)
+                wanted.update(node.inputs)
+        for symbol, value in graph.constants.items():
+            if symbol in wanted:
+                self.names[symbol] = self.constant(np.asarray(value))
+        for node in reversed(kept):
+            self._write(node)
+        return [self.names[symbol] for symbol in graph.outputs]
+
+    def _write(self, node: Node) -> None:
+        try:
+            found = self._names_of(node, [self.names[symbol] for symbol in node.inputs])
+        except UnsupportedError as error:  # all are listed
+            self.problems.append(error)
+            found = [self.new() for _ in node.outputs]
+        self.names.update(zip(node.outputs, [found] if isinstance(found, str) else found, strict=True))
+
+    def _names_of(self, node: Node, operands: list[str]) -> str | list[str]:
+        for symbol in (*node.inputs, *node.outputs):
+            if np.dtype(symbol.spec.dtype).kind == "c" or not nnc_has(symbol.spec.dtype):
+                raise refused(node, f"ONNX has no operators for {symbol.spec.dtype}")
+        folded = self._folded(node, operands)
+        if folded is not None:
+            return folded
+        if node.command in onnx:
+            return onnx[node.command](self, node, operands)
+        if node.command in inlines:
+            return self.graph(node.graphs[0], operands)
+        if node.command in expansion or node.command in decomposition:
+            return self.by_others(node, operands)
+        raise refused(node, "it has no form in ONNX")
+
+    def _folded(self, node: Node, operands: list[str]) -> list[str] | None:
+        """Returns constants for the results of known operands, which are small."""
+        values = [self.known(name) for name in operands]
+        size = sum(symbol.spec.nbytes for symbol in node.outputs)
+        if node.graphs or size > FOLDED or any(value is None for value in values) or not values:
+            return None
+        if self._root.is_sized and any(symbol.spec.shape for symbol in node.outputs):
+            return None
+        if node.command not in reference or node.command in effect:
+            return None
+        found = reference[node.command](*values, **node.params)
+        several = found if isinstance(found, (tuple, list)) else [found]
+        return [self.constant(np.asarray(v, s.spec.dtype)) for v, s in zip(several, node.outputs, strict=True)]
+
+    def by_others(self, node: Node, operands: list[str]) -> list[str]:
+        """Writes a command by the simpler ones that compute it."""
+        builder = GraphBuilder()
+        stands = [builder.input(symbol.spec) for symbol in node.inputs]
+        with builder:
+            if node.command in expansion:
+                found = [expansion[node.command](*stands, **node.params)]
+            else:
+                several = decomposition[node.command](*stands, **node.params)
+                if several is None:
+                    raise refused(node, "it has no form in ONNX for these sizes")
+                found = list(several)
+        part = builder.build(*found)
+        inner = part.update(nodes=tuple(n.update(source=node.source) for n in part.nodes))
+        return self.graph(inner, operands)
+
+    def body(self, graph: Graph, names: Sequence[str], write: Any = None) -> tuple[Writer, list[str]]:
+        """Writes a sub-graph; its results have names of their own, as ONNX wants it."""
+        inner = Writer(self.opset, self)
+        found = inner.graph(graph, names)
+        return inner, [inner.op("Identity", name) for name in found]
+
+
+def number_of(dtype: Any) -> int:
+    """Returns ONNX's number of a dtype."""
+    return int(helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
+
+
+def value_info(name: str, dtype: Any, shape: Sequence[Any] | None) -> Any:
+    """Returns the declaration of an input or a result."""
+    return helper.make_tensor_value_info(name, number_of(dtype), None if shape is None else list(shape))
+
+
+def make_graph(name: str, nodes: Sequence[NodeProto], inputs: Any, outputs: Any, constants: Any = ()) -> GraphProto:
+    """Returns a graph; `constants` are pairs of names and arrays."""
+    tensors: list[TensorProto] = [numpy_helper.from_array(array, label) for label, array in constants]
+    return helper.make_graph(list(nodes), name, list(inputs), list(outputs), tensors)
