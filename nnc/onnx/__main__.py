@@ -108,7 +108,7 @@ def times(model: OnnxFunction, feeds: dict[str, Any], path: str) -> list[str]:
     arrays = {name: nnc.asarray(value) for name, value in feeds.items()}
     lines = [f"nnc: {fastest(lambda: nnc.block_until_ready(model(arrays))):.3f} ms"]
     try:
-        import onnxruntime  # noqa: PLC0415  (optional, and slow to import)
+        import onnxruntime  # type: ignore[import-untyped]  # optional, and slow to import
     except ImportError:
         return [*lines, "onnxruntime is not installed."]
     settings = onnxruntime.SessionOptions()
