@@ -6,6 +6,8 @@ import argparse
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -107,10 +109,9 @@ def times(model: OnnxFunction, feeds: dict[str, Any], path: str) -> list[str]:
     nnc.set_num_threads(1)
     arrays = {name: nnc.asarray(value) for name, value in feeds.items()}
     lines = [f"nnc: {fastest(lambda: nnc.block_until_ready(model(arrays))):.3f} ms"]
-    try:
-        import onnxruntime  # type: ignore[import-untyped]  # optional, and slow to import
-    except ImportError:
+    if find_spec("onnxruntime") is None:
         return [*lines, "onnxruntime is not installed."]
+    onnxruntime = import_module("onnxruntime")  # optional, and slow to import
     settings = onnxruntime.SessionOptions()
     settings.intra_op_num_threads = settings.inter_op_num_threads = 1
     session = onnxruntime.InferenceSession(str(Path(path)), settings, providers=["CPUExecutionProvider"])
