@@ -105,6 +105,8 @@ class Lockstep:
                 if not row.done and row.thread.is_alive():
                     row.abandoned = True
                     row.advance()
+                if row.thread.is_alive():
+                    row.thread.join(0.1)  # it ends at once, but for one that was given up
 
     def _answer(self, name: str | None, rows: Sequence[_Row], around: _Row | None) -> None:
         requests = [row.request for row in rows if row.request is not None]
