@@ -57,6 +57,7 @@ _KERNELS: tuple[tuple[str, str, str], ...] = (
     ("cpu.kernels.factorizations.elimination", "lu det slogdet", ""),
     ("cpu.kernels.factorizations.reflections", "qr", ""),
     ("cpu.kernels.factorizations.symmetric", "eigh", ""),
+    ("cpu.kernels.factorizations.systems", "solve cholesky", ""),
     ("cpu.kernels.moves.indexed", "gather dynamic_slice scatter dynamic_update_slice", ""),
     (
         "cpu.kernels.pooling",

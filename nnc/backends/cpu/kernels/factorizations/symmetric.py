@@ -38,7 +38,8 @@ def _elements(specs: Specs, params: Params) -> int:
     return 2 * n * n + 4 * n + 2
 
 
-def _read(code: Code, step: Step, element: Element, pointers: Sequence[str]) -> None:
+def read_symmetric(code: Code, step: Step, element: Element, pointers: Sequence[str]) -> None:
+    """Reads half the sum of a matrix and its transpose."""
     x = step.inputs[0]
     n, (row_step, column_step) = x.spec.shape[-1], x.strides[-2:]
 
@@ -343,4 +344,4 @@ def _write(code: Code, step: Step, element: Element, pointers: Sequence[str]) ->
             code.store(at, code.load(element(code.add(row, i)), dtype))
 
 
-add_factorization("eigh", Factorization(_elements, _read, _run, _write, refuses=True))
+add_factorization("eigh", Factorization(_elements, read_symmetric, _run, _write, refuses=True))
