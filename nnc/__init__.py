@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from nnc.backends.cpu.threads.threads import set_num_threads as set_num_threads
     from nnc.compiled.decorator import compile as compile
     from nnc.compiled.dynamic import DynamicGraph as DynamicGraph
+    from nnc.exporting.export import export as export
+    from nnc.exporting.loading import load_exported as load_exported
     from nnc.trace.core.collectives import *
     from nnc.trace.core.custom import *
     from nnc.trace.core.differentiate import *
@@ -57,6 +59,8 @@ _MODULES = {
     "nnc.backends.cpu.threads.threads": "set_num_threads",
     "nnc.compiled.decorator": "compile",
     "nnc.compiled.dynamic": "DynamicGraph",
+    "nnc.exporting.export": "export",
+    "nnc.exporting.loading": "load_exported",
     "nnc.trace.core.collectives": "all_gather all_to_all axis_index axis_size pmax pmean pmin ppermute psum psum_scatter pvary",
     "nnc.trace.core.custom": "custom_jvp custom_vjp",
     "nnc.trace.core.differentiate": "grad hvp jvp linear_transpose linearize stop_gradient value_and_grad vjp",

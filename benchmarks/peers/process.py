@@ -29,7 +29,7 @@ CAPS: Mapping[str, Mapping[str, str]] = MappingProxyType(
 
 
 class Surroundings(NamedTuple):
-    """What all frameworks run under alike: the instructions that they may use (a key of CAPS), busy processes, processors."""
+    """The conditions under which all frameworks run: the instructions they may use (a key of CAPS), busy processes, processors."""
 
     isa: str = ""
     busy: int = 0
@@ -130,7 +130,7 @@ def worker_environment(threads: int, cache: Path) -> dict[str, str]:
 
 
 def describe_surroundings(surroundings: Surroundings) -> str:
-    """Says what is unusual about the surroundings."""
+    """Returns the surroundings in words."""
     isa, busy, processors = surroundings
     found = [f"instructions up to {isa}"] * bool(isa) + [f"beside {busy} busy processes"] * bool(busy)
     return "; ".join([*found, f"{processors} processors"])

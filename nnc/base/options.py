@@ -67,6 +67,8 @@ class Options:
         machine: the figures by which lowering and kernels choose; None: those of the device.
         keeps: the inputs whose packed forms, taken out by the pass `keep_packed`, the caller of the program keeps between
             calls.
+        max_steps: the most iterations of loops of unknown length whose gradient is taken, so that their memory is known; None: any
+            number.
 
     Example:
         >>> Options(memory_budget=parse_bytes("2GiB")).memory_budget
@@ -91,6 +93,7 @@ class Options:
     precision: Precision = "float32"
     machine: Target | None = None
     keeps: tuple[int, ...] = ()
+    max_steps: int | None = None
 
     def __post_init__(self) -> None:
         check_allocator(self.allocator, "allocator")

@@ -159,6 +159,16 @@ class Compiled(Generic[P, R_co]):
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else BoundMethod(self, instance)
 
+    @property
+    def signature(self) -> Signature:
+        """The function's parameters and their roles."""
+        return self._signature
+
+    @property
+    def options(self) -> Options:
+        """The options of `nnc.compile`."""
+        return self._options
+
     @api_boundary
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """Traces for these arguments (arrays, numbers or ShapeDtypeStructs) without running."""

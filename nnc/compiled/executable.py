@@ -25,7 +25,7 @@ from nnc.commands.promote import astype, is_weak
 from nnc.compiled.bindings import Inputs, Outputs
 from nnc.compiled.pipeline import lower
 from nnc.compiled.retraces import difference
-from nnc.compiled.signature import Call, CallPattern, Key, Signature, device_of, leaf_keys
+from nnc.compiled.signature import Call, CallPattern, Key, Signature, device_of, is_spec, leaf_keys
 from nnc.compiled.targets import device_program, kernel_tuner, make_schedule_report, schedule_watch
 from nnc.compiled.toolchain import toolchain
 from nnc.device import CPU, CUDA, find_device, interpreter_of, kind_of, machine_of
@@ -98,6 +98,34 @@ class Lowered:
         """The symbolic graph. Its last inputs are the arrays that the function captures."""
         return self._staged.graph
 
+    @property
+    def options(self) -> Options:
+        """The options of the compilation."""
+        return self._options
+
+    @property
+    def num_explicit(self) -> int:
+        """The number of the graph's inputs that are leaves of the arguments."""
+        return self._staged.num_explicit
+
+    def captured_arrays(self) -> list[np.ndarray[Any, Any]]:
+        """Returns the memory of the arrays that the function captures.
+
+        Raises:
+            TraceError: it captures values of an enclosing trace.
+        """
+        if self.captures_tracers:
+            problem = "it captures a value of an enclosing trace."
+            raise user_error(TraceError, name_of(self._signature.fun), problem, fix="pass the value as an argument.")
+        return [value.data for value in self._staged.captured]
+
+    def operands(self) -> tuple[list[tuple[str, TensorSpec]], list[tuple[str, TensorSpec]]]:
+        """Returns the path and the spec of each array among the arguments, and of each array of the result."""
+        named = zip(self._key.paths(self._signature.fun), self._key.leaves, strict=True)
+        paths = [path for path, leaf in named if is_spec(leaf)]
+        inputs = zip(paths, self.graph.input_specs, strict=False)  # behind them come captured arrays
+        return list(inputs), list(zip(self._out.paths(), self.graph.output_specs, strict=True))
+
     def as_text(self) -> str:
         """Returns the graph as text."""
         return str(self._staged.graph)
@@ -159,13 +187,18 @@ class Lowered:
             _kept=PackedWeights(outside, choose, machine) if outside.kept else None,
         )
 
-    def _make_program(self, prefetch: Prefetch | None) -> tuple[Graph, Program, list[int]]:
-        """Makes the graph of the wanted outputs and its program; returns them, and which inputs they read."""
+    def wanted(self) -> tuple[Graph, list[int]]:
+        """Returns the graph without nodes and inputs that no output needs, and the numbers of the inputs that it keeps."""
         wanted = ("dce", "check_finite") if self._options.check_finite else ("dce",)
         graph = run_passes(self._staged.graph, wanted, self._options, verify=self._options.verify_passes)
         read = graph.reads
         used = [i for i, symbol in enumerate(graph.inputs) if symbol in read]  # the program never sees the others
         graph = graph.update(inputs=tuple(graph.inputs[i] for i in used))
+        return graph, used
+
+    def _make_program(self, prefetch: Prefetch | None) -> tuple[Graph, Program, list[int]]:
+        """Makes the graph of the wanted outputs and its program; returns them, and which inputs they read."""
+        graph, used = self.wanted()
         explicit = self._staged.num_explicit
         donated = tuple(place for place, i in enumerate(used) if i < explicit and i in self._donated)
         options = self._options.update(donated=donated)

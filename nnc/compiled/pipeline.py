@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -16,7 +16,7 @@ from nnc.device.target import Target
 from nnc.errors import InternalError
 from nnc.graph import Command, Graph, Kernel, Node, TensorSpec, expect_kernels, find_kernel
 from nnc.lower.alloc import Block, find_block_overlap, plan_blocks
-from nnc.lower.kernels.native import Compiler
+from nnc.lower.kernels.native import Compiler, Function, Native
 from nnc.lower.kernels.references import RunProgram, sub_graph_kernel, tape_program
 from nnc.lower.phases import (
     DELAY,
@@ -32,7 +32,7 @@ from nnc.lower.plan.schedule.make import concurrent_lives, make_schedule
 from nnc.lower.plan.stages import Bound, Kind, Planned, Step
 from nnc.run.background import in_background
 from nnc.run.kernel_queue import KernelQueue
-from nnc.run.native_program import NativeCode, ProgramAbi
+from nnc.run.native_program import NativeCode, ProgramAbi, ProgramParts
 from nnc.run.program import Program
 from nnc.run.report import check_addresses, check_budget
 from nnc.run.store.stored import find_place
@@ -78,6 +78,33 @@ def lower(
     return made
 
 
+class _NoCompiler:
+    """Stands for a compiler where texts are wanted, not code."""
+
+    def works(self) -> bool:
+        return True
+
+    def expect(self, wanted: Native | str | None = None) -> None:
+        pass
+
+    def load(self, natives: Sequence[Native]) -> Sequence[Function]:
+        raise InternalError("texts are not compiled here")
+
+    def load_entry(self, text: str, symbols: Mapping[str, int], held: Any) -> Function:
+        raise InternalError("texts are not compiled here")
+
+
+def lower_to_parts(graph: Graph, options: Options, choose_kernel: ChooseKernel) -> ProgramParts:
+    """Lowers `graph` as far as its plan and the texts of its kernels.
+
+    Raises:
+        MemoryBudgetError: a call would allocate more than `options.memory_budget`.
+    """
+    options = options.update(machine=machine_of(options))
+    expect_kernels({node.command for node in graph.walk()}, options.machine)
+    return _Lowering(options, choose_kernel, _NoCompiler()).new_parts(graph)
+
+
 def _name_of(choose_kernel: ChooseKernel) -> str:
     """Returns the name of the function that chooses kernels, or of the class of the object that does."""
     named = choose_kernel if hasattr(choose_kernel, "__qualname__") else type(choose_kernel)
@@ -116,6 +143,15 @@ class _Lowering:
         if expect is not None:
             expect(ProgramAbi.of(planned))
         return self._program(planned, self.options, queue)
+
+    def new_parts(self, graph: Graph) -> ProgramParts:
+        """Returns the plan of the graph, and the kernels of its steps."""
+        queue = self._queue(self.options)
+        planned = plan(graph, self.options, self.workspace, queue)
+        check_budget(planned, self.options.memory_budget)
+        found = Program.of(planned, make_schedule(planned, self.options), self.step_kernel).parts()
+        texts = queue.of(planned, found.kernels).items()
+        return replace(found, natives={key: text for key, text in texts if isinstance(text, Native)})
 
     def workspace(self, node: Node) -> int:
         """Bytes that the kernel of a node needs while it runs."""

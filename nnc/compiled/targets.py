@@ -64,6 +64,7 @@ _KERNELS: tuple[tuple[str, str, str], ...] = (
         "max_pool max_pool_places max_pool_both sum_pool sum_pool_input_grad pick_pool_input_grad",
         "",
     ),
+    ("cpu.kernels.products.convolution", "conv conv_input_grad conv_weight_grad", ""),
     ("cpu.kernels.products.dot", "dot", ""),
     ("cpu.kernels.products.epilogue", "with_epilogue", ""),
     ("cpu.kernels.products.triangular", "triangular_solve", ""),

@@ -223,12 +223,18 @@ class Convolutions(NamedTuple):
         short_row: places of a row up to which kernels for channels that are last do not pay.
         few_rows: rows of a product below which reordering the weight costs more than it brings.
         turning_cost: cost of turning a tensor's axes, in times of a library's own reorder.
+        unfolded_row: places of a row of a printed convolution's result from which on windows are read where they lie.
+        unfolded_columns: channels that must read a copy of the windows.
+        unfolded_bytes: bytes of such a copy, at most.
     """
 
     large_image: int = 512
     short_row: int = 4  # they take one row at a time
     few_rows: int = 1024
     turning_cost: int = 3
+    unfolded_row: int = 24
+    unfolded_columns: int = 16
+    unfolded_bytes: int = 1 << 24
 
 
 class Sorting(NamedTuple):
@@ -316,6 +322,7 @@ class Target:
         attention: blocks of attention.
         convolutions: when operands of convolutions are reordered.
         sorting: which sort serves which rows.
+        backends: the backends whose kernels may run, the best one first; none named: all, by the kernels' priorities.
     """
 
     kind: str
@@ -330,6 +337,7 @@ class Target:
     attention: Attention = Attention()
     convolutions: Convolutions = Convolutions()
     sorting: Sorting = Sorting()
+    backends: tuple[str, ...] = ()
 
     def __hash__(self) -> int:
         return hash((self.kind, self.vector_bytes, self.cores))  # the rest hardly ever differs, and takes long

@@ -163,6 +163,8 @@ def kernels_for(target: Command, machine: Target) -> tuple[Kernel, ...]:
 @lru_cache(maxsize=1 << 12)
 def _kernels_for(target: Command, machine: Target, _version: int) -> tuple[Kernel, ...]:
     found = [each for each in kernel.get(target, ()) if each.device == machine.kind]
+    if machine.backends:
+        found = [each for name in machine.backends for each in found if each.backend == name]
     return tuple([_made(each, machine) if isinstance(each, KernelFactory) else each for each in found])
 
 

@@ -23,8 +23,7 @@ _PART = 100  # launches of a function: LLVM takes longer for one long function t
 def print_device_entry(launches: Launches) -> str:
     """Returns LLVM's text of the entry that queues a program's launches."""
     planned = launches.planned
-    numbers = {id(step): i for i, step in enumerate(walk(planned.bound.steps))}
-    outline = Outline(planned, {}, {}, numbers, launches.layout)
+    outline = Outline.of(planned, {}, {}, launches.layout)
     parts = [_LaunchCode(outline, "begin", launches)]
     parts[0].fork()
     size = _PART

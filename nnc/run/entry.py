@@ -8,7 +8,8 @@ are grouped, since LLVM takes longer for one long function than for some short o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from nnc.base import dtypes
@@ -40,22 +41,25 @@ class EntryText(NamedTuple):
     blocks: tuple[Steps, ...]
 
 
-def print_entry(
-    planned: Planned, words: FrameLayout, natives: Mapping[int, Native], states: Mapping[int, int], apart: bool
-) -> EntryText:
-    """Prints the text of a program.
-
-    Args:
-        natives: the compiled kernels of steps, by identity of the step.
-        states: the positions of the kernels' states, by identity of the step.
-        apart: whether each step can be called by itself.
+class PrintedParts(NamedTuple):
+    """The functions that run a program's parts, `@part0`, `@part1`, …: their declarations, their texts, which of them flush
+    denormal numbers, and the kernels that they call or hold.
     """
-    steps = planned.bound.steps
-    numbers = {id(step): i for i, step in enumerate(walk(steps))}
-    flushing = _flushing(planned)
-    outline = Outline(planned, natives, states, numbers, words, flushes=any(map(flushing, steps)))
+
+    declared: frozenset[str]
+    texts: tuple[str, ...]
+    flushed: tuple[bool, ...]
+    called: Mapping[str, Native]
+    held: tuple[Native, ...]
+
+
+def print_parts(outline: Outline, apart: bool) -> PrintedParts:
+    """Prints the functions that run the parts of a program. `apart`: each step is a part."""
+    planned, natives = outline.planned, outline.natives
+    steps, flushing = planned.bound.steps, _flushing(planned)
     groups = [(step,) for step in steps] if apart else _groups(steps, flushing)
-    flushed = [flushing(group[0]) for group in groups]
+    flushed = tuple(flushing(group[0]) for group in groups)
+    outline = replace(outline, flushes=any(flushed))
     functions = [f for k, group in enumerate(groups) for f in _part(outline, f"part{k}", group)]
     called = {name: native for f in functions for name, native in f.called.items()}
     declared = {name: line for f in functions for name, line in f.signatures.items()}
@@ -68,10 +72,25 @@ def print_entry(
         needed, body = _as_internal(native, "alwaysinline " if native.name in inner else "")
         lines |= needed
         bodies.append(body)
-    called[binder().name] = binder()
-    lines |= {*declared.values(), f"declare i64 @{binder().name}(ptr, ptr)", *(_MODES if any(flushed) else ())}
-    texts = [*sorted(lines), *bodies, *(f.text() for f in functions), _main(flushed, apart)]
-    return EntryText("\n".join(texts), tuple(called.values()), held, tuple(outline.blocks))
+    lines |= {*declared.values(), *(_MODES if any(flushed) else ())}
+    return PrintedParts(frozenset(lines), (*bodies, *(f.text() for f in functions)), flushed, called, held)
+
+
+def print_entry(
+    planned: Planned, words: FrameLayout, natives: Mapping[int, Native], states: Mapping[int, int], apart: bool
+) -> EntryText:
+    """Prints the text of a program.
+
+    Args:
+        natives: the compiled kernels of steps, by identity of the step.
+        states: the positions of the kernels' states, by identity of the step.
+        apart: whether each step can be called by itself.
+    """
+    outline = Outline.of(planned, natives, states, words)
+    parts = print_parts(outline, apart)
+    declared = sorted(parts.declared | {f"declare i64 @{binder().name}(ptr, ptr)"})
+    text = "\n".join([*declared, *parts.texts, _main(parts.flushed, apart)])
+    return EntryText(text, (*parts.called.values(), binder()), parts.held, tuple(outline.blocks))
 
 
 def _flushing(planned: Planned) -> Callable[[Step], bool]:
@@ -129,7 +148,26 @@ def _part(outline: Outline, name: str, steps: Steps) -> list[StepCode]:
     return [inner, code]
 
 
-def _main(flushed: list[bool], apart: bool) -> str:
+def call_parts(flushed: Sequence[bool], frame: str, apart: bool = False) -> list[str]:
+    """Returns the blocks part0, part1, … that call the parts, one behind the other, and end at the block `done`."""
+    lines, parts = list[str](), len(flushed)
+    for k in range(parts):
+        lines.append(f"part{k}:")
+        if flushed[k]:
+            lines += [f"  %mode{k} = call i64 @nnc_float_mode()", "  call void @nnc_flush_denormals()"]
+        lines.append(f"  %why{k} = call i64 @part{k}(ptr {frame})")
+        if flushed[k]:
+            lines.append(f"  call void @nnc_set_float_mode(i64 %mode{k})")
+        if apart:
+            lines.append(f"  ret i64 %why{k}")
+        else:
+            following = f"part{k + 1}" if k + 1 < parts else "done"
+            lines += [f"  %well{k} = icmp eq i64 %why{k}, 0", f"  br i1 %well{k}, label %{following}, label %failed{k}"]
+            lines += [f"failed{k}:", f"  ret i64 %why{k}"]
+    return lines
+
+
+def _main(flushed: Sequence[bool], apart: bool) -> str:
     """Returns the function that the frame calls. `flushed`: which parts run with denormal numbers flushed to 0.
 
     The caller's mode is set again between and behind them, also where one fails; the frame holds it for calls back into Python.
@@ -147,19 +185,7 @@ def _main(flushed: list[bool], apart: bool) -> str:
         "  %fits = icmp eq i64 %refused, 0",
         f"  br i1 %fits, label %{'done' if apart or not parts else 'part0'}, label %refuse",
     ]  # fmt: skip
-    for k in range(parts):
-        lines.append(f"part{k}:")
-        if flushed[k]:
-            lines += [f"  %mode{k} = call i64 @nnc_float_mode()", "  call void @nnc_flush_denormals()"]
-        lines.append(f"  %why{k} = call i64 @part{k}(ptr %frame)")
-        if flushed[k]:
-            lines.append(f"  call void @nnc_set_float_mode(i64 %mode{k})")
-        if apart:
-            lines.append(f"  ret i64 %why{k}")
-        else:
-            following = f"part{k + 1}" if k + 1 < parts else "done"
-            lines += [f"  %well{k} = icmp eq i64 %why{k}, 0", f"  br i1 %well{k}, label %{following}, label %failed{k}"]
-            lines += [f"failed{k}:", f"  ret i64 %why{k}"]
+    lines += call_parts(flushed, "%frame", apart)
     lines += [
         "done:",
         "  ret i64 0",

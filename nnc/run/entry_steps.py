@@ -68,6 +68,16 @@ class Outline:
     words: FrameLayout
     blocks: list[Steps] = field(default_factory=list)
     flushes: bool = False  # whether some of the program runs with denormal numbers flushed to 0
+    polls: bool = True  # whether Python looks for interrupts in long loops
+
+    @classmethod
+    def of(
+        cls, planned: Planned, natives: Mapping[int, Native], states: Mapping[int, int], words: FrameLayout,
+        polls: bool = True,
+    ) -> Outline:  # fmt: skip
+        """Returns the outline of a program, whose steps are numbered in the order of the text."""
+        numbers = {id(step): i for i, step in enumerate(walk(planned.bound.steps))}
+        return cls(planned, natives, states, numbers, words, polls=polls)
 
     def is_native(self, steps: Iterable[Step]) -> bool:
         """Whether all steps, those within regions included, run without Python."""
@@ -330,7 +340,7 @@ class StepCode(Code):
         for number, (place, size, written) in taken.items():
             del self._local[number]
             if written:
-                self._copy(place, self._memory(number), size)
+                self.copy(place, self._memory(number), size)
 
     def _take_in(self, step: Step) -> dict[int, tuple[str, int, bool]]:
         """Small buffers that only a loop's own code touches, which it keeps on the stack, that is in registers: by number the place
@@ -361,7 +371,7 @@ class StepCode(Code):
             if number not in outside:
                 size = planned.bound.buffers[number].nbytes
                 place, memory = self.room(size), self._memory(number)
-                self._copy(memory, place, size)
+                self.copy(memory, place, size)
                 taken[number] = place, size, number in written
         self._local.update({number: place for number, (place, _, _) in taken.items()})
         return taken
@@ -371,7 +381,8 @@ class StepCode(Code):
         word, begin = self.outline.place(number)
         return self.offset(self.base(word), begin)
 
-    def _copy(self, source: str, target: str, nbytes: int) -> None:
+    def copy(self, source: str, target: str, nbytes: int) -> None:
+        """Copies so many bytes."""
         self.declare("declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
         self.line(f"call void @llvm.memcpy.p0.p0.i64(ptr {target}, ptr {source}, i64 {nbytes}, i1 false)")
 
@@ -429,7 +440,7 @@ class StepCode(Code):
 
     def _polls(self, step: Step, region: Loop) -> bool:
         """Whether Python must look for interrupts while a loop runs, which is long and does not call Python anyway."""
-        if not self.outline.is_native((step,)):
+        if not self.outline.polls or not self.outline.is_native((step,)):
             return False
         is_long = region.length is None or region.length * self.outline.iteration_seconds(region) >= _UNPOLLED_SECONDS
         return is_long or _holds_unknown(step)

@@ -51,7 +51,7 @@ def compare(
     for changed, other in others:
         if _form(base) != _form(other) or list(base.constants) != list(other.constants):
             raise _refused(changed, "it traces to other commands for other sizes")
-    found = {}
+    found: dict[str, Sum] = {}
     for name, value in base.constants.items():
         if any(other.constants[name].shape != value.shape for _, other in others):
             raise _refused(others[0][0], "a constant array has another shape for other sizes")

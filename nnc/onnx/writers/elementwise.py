@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from functools import cache
+from typing import Any
 
 import numpy as np
 
 from nnc.graph import Node
-from nnc.onnx.writers.table import kind, onnx, refused, writes
+from nnc.onnx.writers.table import Write, kind, onnx, refused, writes
 from nnc.onnx.writers.writer import Writer
 
 Names = list[str]
@@ -23,8 +24,8 @@ _SAME = {
 }  # fmt: skip
 
 
-def _same(operator: str) -> object:
-    return lambda writer, node, x: writer.op(operator, *x)
+def _same(operator: str) -> Write:
+    return lambda writer, node, x: str(writer.op(operator, *x))
 
 
 for _name, _operator in _SAME.items():
@@ -296,7 +297,7 @@ def _erfc_series(degree: int) -> tuple[float, ...]:
             total += term
         return math.log(total / (z * math.sqrt(math.pi)))
 
-    def g(at: np.ndarray) -> np.ndarray:
+    def g(at: Any) -> Any:
         t = (np.asarray(at) + 1) / 2
         return np.array([scaled(2 / value - 2) - math.log(value) for value in t.ravel()]).reshape(t.shape)
 

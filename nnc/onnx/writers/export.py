@@ -198,7 +198,8 @@ def _axes(given: DynamicAxes, names: Sequence[str], arguments: Sequence[Any]) ->
 
 
 def _sizes(axes: Sequence[Axis], names: Sequence[str], arguments: Sequence[Any]) -> dict[str, int]:
-    leaves, sizes = dict(zip(names, nnc.tree.leaves(arguments), strict=True)), {}
+    leaves = dict(zip(names, nnc.tree.leaves(arguments), strict=True))
+    sizes: dict[str, int] = {}
     for name, place, axis in axes:
         size = leaves[place].shape[axis]
         if sizes.setdefault(name, size) != size:
@@ -213,11 +214,11 @@ def _resized(
     leaves, structure = nnc.tree.flatten(list(arguments))
     changed = []
     for name, leaf in zip(names, leaves, strict=True):
-        shape = list(leaf.shape)
+        sizes_of_axes = list(leaf.shape)
         for axis in axes:
             if axis.place == name:
-                shape[axis.axis] = sizes[axis.name]
-        changed.append(nnc.ShapeDtypeStruct(tuple(shape), leaf.dtype))
+                sizes_of_axes[axis.axis] = sizes[axis.name]
+        changed.append(nnc.ShapeDtypeStruct(tuple(sizes_of_axes), leaf.dtype))
     return list(nnc.tree.unflatten(structure, changed))
 
 

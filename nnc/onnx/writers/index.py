@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -63,7 +64,7 @@ def _gather(writer: Writer, node: Node, x: Names) -> str:
     return str(writer.op("Where", mask, writer.constant(_filling(node, mode)), found))
 
 
-def _filling(node: Node, mode: str) -> np.ndarray:
+def _filling(node: Node, mode: str) -> np.ndarray[Any, Any]:
     dtype = np.dtype(node.inputs[0].spec.dtype)
     if mode == "drop":
         return np.zeros((), dtype)
@@ -81,7 +82,7 @@ def _front(writer: Writer, x: str, ndim: int, axes: Sequence[int], batch: int) -
 
 @writes("scatter")
 def _scatter(writer: Writer, node: Node, x: Names) -> str:
-    """Where an index outside writes nothing, it writes to a row more than there are, which is cut off again."""
+    """An index outside that is to write nothing writes to an additional row, which is cut off again."""
     axes, batch, mode, op = (node.params[name] for name in ("axes", "batch", "mode", "op"))
     shape, dtype = shape_of(node), node.inputs[0].spec.dtype
     if op not in _REDUCTIONS or (writer.opset < 18 and op in ("max", "min")):
@@ -136,6 +137,6 @@ def _dynamic_update_slice(writer: Writer, node: Node, x: Names) -> str:
     sizes = shape_of(node, 1)
     if not sizes:
         return x[1]
-    grid = np.stack(np.indices(sizes), axis=-1).astype(np.int64)
+    grid = np.moveaxis(np.indices(sizes, np.int64), 0, -1)
     places = writer.op("Add", writer.constant(grid), _starts(writer, node, x, sizes, 2))
     return str(writer.op("ScatterND", x[0], places, x[1]))

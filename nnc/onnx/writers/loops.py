@@ -67,7 +67,7 @@ def _scan(writer: Writer, node: Node, x: Names) -> Names:
 
 @writes("while")
 def _while(writer: Writer, node: Node, x: Names) -> Names:
-    """ONNX asks for the condition of the next iteration, so the test is written twice: before the loop, and behind each iteration."""
+    """ONNX asks for the next iteration's condition, so the test is written before the loop and behind each iteration."""
     params, graph = node.params, node.graphs[0]
     carried = params["carries"]
     if params.get("tapes") or params.get("handles") or len(graph.outputs) != 1 + carried:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -27,16 +28,16 @@ def _dot(writer: Writer, node: Node, x: Names) -> str:
     return reshaped(writer, product, tuple(node.outputs[0].spec.shape))
 
 
-def _arranged(writer: Writer, x: str, shape: tuple[int, ...], *groups: object) -> str:
+def _arranged(writer: Writer, x: str, shape: tuple[int, ...], *groups: Any) -> str:
     """Puts groups of axes behind each other, and makes the last two groups one axis each."""
-    batch, middle, last = (list(group) for group in groups)  # type: ignore[call-overload]
+    batch, middle, last = (list(group) for group in groups)
     order = [*batch, *middle, *last]
     moved = writer.op("Transpose", x, perm=order) if order != list(range(len(shape))) else x
     wanted = (*(shape[a] for a in batch), math.prod(shape[a] for a in middle), math.prod(shape[a] for a in last))
     return reshaped(writer, moved, wanted) if len(middle) != 1 or len(last) != 1 else str(moved)
 
 
-def _windows(node: Node) -> dict[str, list[int]]:
+def _windows(node: Node) -> dict[str, Any]:
     low, high = zip(*node.params["padding"], strict=True)
     return {"strides": list(node.params["stride"]), "dilations": list(node.params["dilation"]), "pads": [*low, *high]}
 
@@ -99,7 +100,7 @@ def _sum_pool(writer: Writer, node: Node, x: Names) -> str:
     return reshaped(writer, found, tuple(node.outputs[0].spec.shape))
 
 
-def _flat_places(node: Node, sizes: tuple[int, ...], counts: tuple[int, ...]) -> np.ndarray:
+def _flat_places(node: Node, sizes: tuple[int, ...], counts: tuple[int, ...]) -> np.ndarray[Any, Any]:
     """Returns for each window and each of its elements where that lies in the flat array; -1 in the padding."""
     window, places, inside = node.params["window"], np.zeros((), np.int64), np.ones((), bool)
     rank = len(window)

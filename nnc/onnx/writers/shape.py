@@ -140,7 +140,7 @@ def _reduce(writer: Writer, node: Node, x: Names) -> str:
         return x[0]
     dtype = node.inputs[0].spec.dtype
     is_bool = kind(node) == "b"
-    narrow = is_bool or np.dtype(dtype).itemsize < 4 and kind(node) in "iu"  # engines reduce wider integers alone
+    narrow = is_bool or (np.dtype(dtype).itemsize < 4 and kind(node) in "iu")  # engines reduce wider integers alone
     operand = writer.cast(x[0], np.int32 if is_bool else np.int64) if narrow else x[0]
     if operator == "ReduceSum" or writer.opset >= 18:
         found = writer.op(operator, operand, writer.integers(axes), keepdims=0)

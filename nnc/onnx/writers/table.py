@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from nnc.errors import UnsupportedError, user_error
 from nnc.graph import Attribute, Node
@@ -12,16 +12,17 @@ if TYPE_CHECKING:
     from nnc.onnx.writers.writer import Writer
 
 Write = Callable[["Writer", Node, list[str]], "str | list[str]"]
+W = TypeVar("W", bound=Write)
 
 onnx: Attribute[Write] = Attribute(
     "onnx", "(writer, node, names of its operands) -> the names of its results, whose nodes the writer has been given"
 )
 
 
-def writes(*names: str) -> Callable[[Write], Write]:
+def writes(*names: str) -> Callable[[W], W]:
     """Makes a function the way in which commands are written."""
 
-    def add(write: Write) -> Write:
+    def add(write: W) -> W:
         for name in names:
             onnx.set(name, write)
         return write

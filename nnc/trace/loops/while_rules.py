@@ -11,6 +11,8 @@ from itertools import compress
 from typing import Any, NamedTuple
 
 from nnc.base import dtypes
+from nnc.base.context import get_context
+from nnc.base.later import later
 from nnc.commands.elementwise import add, convert
 from nnc.commands.loop import ITERATION, split_iteration, while_
 from nnc.commands.reduce import reduce_or
@@ -43,6 +45,8 @@ from nnc.trace.loops.iterations import (
     seeds_for,
 )
 from nnc.trace.loops.scan_rules import Replay, ScanOperands, linear_scan, push_scan, run_again
+
+_bounded_tangents = later(f"{__package__}.bounded", "bounded_tangents")
 
 
 class _WhileParts(NamedTuple):
@@ -84,7 +88,10 @@ def _while_linearize(
     max_steps: int | None = None, handles: Handles = (), checkpoint: str | int | None = None,
 ) -> tuple[list[Value], Tangents]:  # fmt: skip
     parts = _WhileParts.of(graphs[0], carries, before, tapes)
-    if checkpoint is not None or (is_forward(tangents) and not has_effects(graphs[0])):
+    program, is_pure = get_context().program, not has_effects(graphs[0])
+    if program is not None and program.max_steps is not None and is_pure and not (tapes or is_forward(tangents)):
+        return _while_bounded(primals, tangents, graphs, parts, before, max_steps or program.max_steps)
+    if checkpoint is not None or (is_forward(tangents) and is_pure):
         return _while_repeated(primals, tangents, graphs, parts, before, max_steps, handles, checkpoint)
     flags = flags_of(tangents[:carries]), flags_of(tangents[carries:])
     lin = linearize_iteration(parts.iteration(True), (), *flags)
@@ -107,6 +114,27 @@ def _while_linearize(
     t_carries, t_rows = fill(moved[: sum(lin.carries)], lin.carries), fill(moved[sum(lin.carries) :], lin.rows)
     t_exits = _exit_tangents(parts, iterations, own[:carries], primals[carries:], t_carries, tangents[carries:])
     return own, (*t_carries, *t_exits, None, *t_rows)
+
+
+def _while_bounded(
+    primals: tuple[Value, ...],
+    tangents: Tangents,
+    graphs: tuple[Graph, ...],
+    parts: _WhileParts,
+    before: int,
+    most: int,
+) -> tuple[list[Value], Tangents]:
+    n = parts.carries
+    outputs = list(bind(while_, primals, {"carries": n, "before": before, "max_steps": most}, graphs))
+    iterations, forward = outputs[n + parts.exits], is_forward(tangents)
+
+    def iteration(*values: Any) -> Sequence[Any]:
+        _, *known = parts.head.evaluate(values)
+        following: Sequence[Any] = parts.tail.evaluate([*values, *known[parts.exits :]])
+        return following
+
+    moved = _bounded_tangents(iteration, iterations, most, primals, tangents, n, forward)
+    return outputs, (*moved, *_exit_tangents(parts, iterations, outputs[:n], primals[n:], moved, tangents[n:]), None)
 
 
 def _while_repeated(

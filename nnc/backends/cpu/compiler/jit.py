@@ -112,11 +112,11 @@ class Jit:
         if wanted is None:
             self.engine.expect()
         elif isinstance(wanted, str):
-            self.objects.begin(wanted, _recipe_of(wanted))
+            self.objects.begin(wanted, recipe_of_program(wanted))
         elif wanted.name not in self._known:
             for called in wanted.calls:
                 self.expect(called)
-            self.objects.begin(wanted.code, _recipe(wanted))
+            self.objects.begin(wanted.code, recipe_of(wanted))
 
     def load(self, natives: Sequence[Native]) -> list[Loaded]:
         """Returns the functions of kernels; kernels that are not known yet are compiled together, in parallel.
@@ -140,7 +140,7 @@ class Jit:
         new = {native.name: native for native in missing if native.name not in held}
         code: dict[str, bytes] = {}
         for recipe in (KERNEL, LIGHT):
-            some = [native for native in new.values() if _recipe(native) == recipe]
+            some = [native for native in new.values() if recipe_of(native) == recipe]
             texts = [native.code for native in some]
             code |= zip([native.name for native in some], self.objects.compile_all(texts, recipe), strict=True)
         for batch in _batches(list(new.values())):
@@ -160,7 +160,7 @@ class Jit:
             InternalError: LLVM refuses the text, or the text needs an unknown symbol.
         """
         self._loaded_runtime()
-        code = self.objects.compile(text, _recipe_of(text))
+        code = self.objects.compile(text, recipe_of_program(text))
         library = self.engine.link([code], {**self._symbols, **symbols}, [ENTRY])
         return Loaded(library.addresses[ENTRY], library, (self, held))
 
@@ -178,11 +178,13 @@ class Jit:
         return found[1]
 
 
-def _recipe(native: Native) -> Recipe:
+def recipe_of(native: Native) -> Recipe:
+    """Returns the settings to compile a kernel by."""
     return LIGHT if native.light else KERNEL
 
 
-def _recipe_of(program: str) -> Recipe:
+def recipe_of_program(program: str) -> Recipe:
+    """Returns the settings to compile a program's text by."""
     return INLINED if "alwaysinline" in program else CALLS
 
 

@@ -116,6 +116,57 @@ class Runtime:
         }
 
 
+# For processors without the instruction, where no libm is at hand. float32: the product is exact in float64. float64: the rounding
+# errors of product and sum (Dekker, 1971; Knuth) are added in the end: right but for ties, and for products that overflow.
+FMA_TEXT = """
+define weak hidden float @fmaf(float %x, float %y, float %z) nounwind {
+  %x.wide = fpext float %x to double
+  %y.wide = fpext float %y to double
+  %z.wide = fpext float %z to double
+  %product = fmul double %x.wide, %y.wide
+  %sum = fadd double %product, %z.wide
+  %result = fptrunc double %sum to float
+  ret float %result
+}
+
+define weak hidden double @fma(double %x, double %y, double %z) nounwind {
+  %product = fmul double %x, %y
+  %x.scaled = fmul double %x, 134217729.0
+  %x.rest = fsub double %x.scaled, %x
+  %x.high = fsub double %x.scaled, %x.rest
+  %x.low = fsub double %x, %x.high
+  %y.scaled = fmul double %y, 134217729.0
+  %y.rest = fsub double %y.scaled, %y
+  %y.high = fsub double %y.scaled, %y.rest
+  %y.low = fsub double %y, %y.high
+  %high = fmul double %x.high, %y.high
+  %high.left = fsub double %high, %product
+  %cross = fmul double %x.high, %y.low
+  %crossed = fadd double %high.left, %cross
+  %other = fmul double %x.low, %y.high
+  %others = fadd double %crossed, %other
+  %low = fmul double %x.low, %y.low
+  %product.error = fadd double %others, %low
+  %sum = fadd double %product, %z
+  %back = fsub double %sum, %product
+  %sum.rest = fsub double %sum, %back
+  %product.left = fsub double %product, %sum.rest
+  %z.left = fsub double %z, %back
+  %sum.error = fadd double %product.left, %z.left
+  %error = fadd double %sum.error, %product.error
+  %exact = fadd double %sum, %error
+  %is.usual = fcmp ord double %exact, 0.0
+  %result = select i1 %is.usual, double %exact, double %sum
+  ret double %result
+}
+"""
+
+
+def alone_text(architecture: str) -> str:
+    """Returns the functions that printed code may call where it has no threads, as LLVM's text for a processor family."""
+    return _SERIAL_LOOPS + float_mode_text(architecture)
+
+
 # -- float16 -----------------------------------------------------------------------------------------------------------
 
 # float16 to float32 and back, for processors that have no instructions for it: code generation calls functions of these names.

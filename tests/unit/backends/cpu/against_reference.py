@@ -9,6 +9,7 @@ import numpy as np
 
 from nnc.base.dtypes import BY_NAME
 from nnc.device import load_kernels
+from nnc.device.target import Target
 from nnc.graph import Kernel, TensorSpec, command, infer_specs, reference, spec_of
 from nnc.graph.kernels import kernels_for
 from nnc.lower.kernels.native import Native
@@ -76,9 +77,11 @@ def odd(x: NDArray) -> NDArray:
 LAYOUTS: tuple[Layout, ...] = (dense, backwards, spaced, columns, odd)
 
 
-def cpu_kernel(name: str, specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> Kernel | None:
+def cpu_kernel(
+    name: str, specs: tuple[TensorSpec, ...], params: Mapping[str, Any], machine: Target = HERE
+) -> Kernel | None:
     """The printed kernel of a command, where it takes these inputs."""
-    found = [k for k in kernels_for(command(name), HERE) if k.backend == "cpu" and k.supports(specs, params)]
+    found = [k for k in kernels_for(command(name), machine) if k.backend == "cpu" and k.supports(specs, params)]
     return found[0] if found else None
 
 
@@ -94,10 +97,12 @@ def native_of(name: str, inputs: Sequence[NDArray], params: Mapping[str, Any]) -
     return found
 
 
-def run(name: str, inputs: Sequence[NDArray], params: Mapping[str, Any], layout: Layout = dense) -> list[NDArray]:
+def run(
+    name: str, inputs: Sequence[NDArray], params: Mapping[str, Any], layout: Layout = dense, machine: Target = HERE
+) -> list[NDArray]:
     """The outputs of the native kernel, written over other bytes in memory of a layout."""
     specs = tuple(map(spec_of, inputs))
-    chosen = cpu_kernel(name, specs, params)
+    chosen = cpu_kernel(name, specs, params, machine)
     assert chosen is not None and chosen.native is not None
     outputs = []
     for spec in infer_specs(command(name), specs, params):
@@ -117,9 +122,10 @@ def check(
     params: Mapping[str, Any],
     layout: Layout = dense,
     tolerance: float | None = None,
+    machine: Target = HERE,
 ) -> None:
     """The native kernel gives the reference's bits, or with a `tolerance` its numbers (0: all but the signs of zeros and NaN)."""
-    found = run(name, inputs, params, layout)
+    found = run(name, inputs, params, layout, machine)
     with np.errstate(all="ignore"):
         expected = reference[command(name)](*inputs, **params)
     for x, y in zip(found, expected if isinstance(expected, tuple) else (expected,), strict=True):

@@ -127,13 +127,18 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         lambda x, y: (nnp.arctan2(x, y), nnp.remainder(x, y), nnp.fmod(x, y), nnp.copysign(x, y), nnp.trunc(x), x // y),
         (draw(30) * 4, draw(30)),
     ),
-    "special angles": (nnp.arctan2, (np.array([0.0, -0.0, 0.0, -0.0, 1.0], np.float32), np.array([0.0, 0.0, -0.0, -0.0, -0.0], np.float32))),
+    "special angles": (
+        nnp.arctan2,
+        (np.array([0.0, -0.0, 0.0, -0.0, 1.0], np.float32), np.array([0.0, 0.0, -0.0, -0.0, -0.0], np.float32)),
+    ),
     "logic": (lambda x: (nnp.any(x > 0, axis=0), nnp.all(x > 0), nnp.where(x > 0, x, -x), nnp.isfinite(x)), (draw(4, 3),)),
     "extremes with NaN": (
         lambda x, y: (nnp.maximum(x, y), nnp.minimum(x, y), nnp.max(x), nnp.min(y)),
         (np.array([1.0, np.nan, -np.inf]), np.array([2.0, 0.0, 1.0])),
     ),
-    "products": (lambda x, y: (nnp.einsum("ij,kl->ikjl", x, x), nnp.einsum("bij,bjk->bik", y, y)), (draw(2, 3), draw(2, 3, 3))),
+    "products": (
+        lambda x, y: (nnp.einsum("ij,kl->ikjl", x, x), nnp.einsum("bij,bjk->bik", y, y)), (draw(2, 3), draw(2, 3, 3)),
+    ),
     "padding": (lambda x: (nnp.pad(x, 1), nnp.flip(x, axis=1), nnp.roll(x, 1, axis=0)), (draw(3, 4),)),
 }  # fmt: skip
 
@@ -226,12 +231,13 @@ def test_the_file_holds_the_bytes_that_are_returned(tmp_path: Path) -> None:
     assert nnc.onnx.export(lambda x: x + 1, [draw(3)]) == data
 
 
-def test_weights_beyond_what_a_file_holds_lie_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from nnc.onnx.writers import export as module
-
-    monkeypatch.setattr(module, "LARGEST", 100)
+def test_weights_too_large_for_a_file_lie_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nnc.onnx.writers.export.LARGEST", 100)
     weights, x = draw(40, 40), draw(40)
-    fun = lambda x: x @ weights  # noqa: E731
+
+    def fun(x: Any) -> Any:
+        return x @ weights
+
     with pytest.raises(ArgumentError, match="the weights are larger than 100 bytes"):
         nnc.onnx.export(fun, [x])
     nnc.onnx.export(fun, [x], tmp_path / "model.onnx")

@@ -44,9 +44,10 @@ def _workspace(specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> int:
     return _workspace_bytes(specs, params) if dtypes.is_complex(specs[0].dtype) else 0
 
 
-def _native(step: Step, machine: Target) -> Native | None:
+def print_product(step: Step, machine: Target) -> Native | None:
+    """Prints a step's product; None where its sums would have to go on from a rounded result."""
     if dtypes.is_complex(step.inputs[0].spec.dtype):
-        made: Native | None = _print_complex(step, machine, partial(_native, machine=machine))
+        made: Native | None = _print_complex(step, machine, partial(print_product, machine=machine))
         return made
     if not step.outputs[0].spec.size:
         return Printer(step, machine).native(inline=True)
@@ -75,7 +76,7 @@ def _oriented(product: Product, machine: Target) -> Product:
 
 
 def _kernel(machine: Target) -> Kernel:
-    native = partial(_native, machine=machine)
+    native = partial(print_product, machine=machine)
     compiled, figures = run_native(native, "dot"), machine.products
 
     def run(inputs: Sequence[NDArray], outputs: Sequence[NDArray], params: Mapping[str, Any]) -> None:

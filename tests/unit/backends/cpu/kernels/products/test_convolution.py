@@ -1,0 +1,84 @@
+"""Printed convolutions against the reference: windows, strides, gradients, dtypes, layouts of memory, infinities at the padding."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nnc.graph import command, infer_specs, spec_of
+from tests.figures import HERE
+from tests.unit.backends.cpu.against_reference import LAYOUTS, Layout, check, dense
+
+ALONE = replace(HERE, backends=("cpu",))
+# shape of x, shape of w, stride, padding, dilation, groups
+CASES = {
+    "plain": ((2, 3, 7, 8), (4, 3, 3, 3), (1, 1), ((0, 0), (0, 0)), (1, 1), 1),
+    "padded": ((2, 3, 6, 5), (4, 3, 3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 1),
+    "strided": ((1, 2, 11, 9), (3, 2, 3, 3), (2, 2), ((1, 1), (1, 1)), (1, 1), 1),
+    "uneven": ((1, 2, 9, 12), (3, 2, 2, 4), (3, 1), ((2, 0), (0, 3)), (1, 1), 1),
+    "dilated": ((2, 2, 10, 11), (3, 2, 3, 2), (2, 1), ((2, 1), (1, 2)), (2, 3), 1),
+    "groups": ((2, 6, 7, 7), (4, 3, 3, 3), (1, 2), ((1, 1), (1, 1)), (1, 1), 2),
+    "depthwise": ((1, 5, 8, 8), (5, 1, 3, 3), (2, 2), ((1, 1), (1, 1)), (1, 1), 5),
+    "one axis": ((2, 3, 30), (5, 3, 7), (2,), ((3, 3),), (1,), 1),
+    "three axes": ((1, 2, 4, 5, 6), (3, 2, 2, 3, 3), (1, 2, 1), ((0, 1), (1, 1), (1, 0)), (1, 1, 2), 1),
+    "all padding": ((1, 1, 1, 2), (2, 1, 2, 2), (1, 1), ((4, 4), (3, 3)), (1, 1), 1),
+    "wide stride": ((1, 2, 9, 9), (2, 2, 2, 2), (4, 4), ((0, 0), (1, 1)), (1, 1), 1),
+    "one place": ((3, 4, 5, 5), (2, 4, 1, 1), (1, 1), ((0, 0), (0, 0)), (1, 1), 1),
+    "many channels": ((2, 5, 7, 7), (17, 5, 3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 1),
+    "many channels in groups": ((2, 6, 9, 8), (36, 3, 3, 2), (2, 1), ((1, 0), (2, 1)), (1, 2), 2),
+    "empty": ((0, 2, 5, 5), (3, 2, 3, 3), (1, 1), ((0, 0), (0, 0)), (1, 1), 1),
+}
+
+
+def draw(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> np.ndarray[Any, Any]:
+    if dtype.startswith("int"):
+        return rng.integers(-5, 5, shape).astype(dtype)
+    return np.round(rng.normal(size=shape), 1).astype(np.dtype(dtype))
+
+
+def compare(name: str, dtype: str, layout: Layout = dense, channels_last: bool = False) -> None:
+    x_shape, w_shape, stride, padding, dilation, groups = CASES[name]
+    windows: dict[str, Any] = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    rng = np.random.default_rng(0)
+    x, w = draw(rng, x_shape, dtype), draw(rng, w_shape, dtype)
+    (out,) = infer_specs(command("conv"), (spec_of(x), spec_of(w)), windows)
+    ct = draw(rng, out.shape, dtype)
+    if channels_last:
+        windows["channels_last"] = True
+        x, ct = np.moveaxis(x, 1, -1), np.moveaxis(ct, 1, -1)
+    x, w, ct = map(layout, (x, w, ct))
+    tolerance = 0 if dtype.startswith("int") else 1e-12 if dtype == "float64" else 1e-4
+    check("conv", [x, w], windows, layout, tolerance, ALONE)
+    check("conv_input_grad", [ct, w], {**windows, "spatial": x_shape[2:]}, layout, tolerance, ALONE)
+    check("conv_weight_grad", [x, ct], {**windows, "kernel": w_shape[2:]}, layout, tolerance, ALONE)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_convolutions_and_gradients_agree_with_the_reference(name: str) -> None:
+    compare(name, "float64")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int32", "int8"])
+@pytest.mark.parametrize("name", ["strided", "dilated", "groups", "many channels"])
+def test_other_dtypes_agree_with_the_reference(name: str, dtype: str) -> None:
+    compare(name, dtype)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("channels_last", [False, True])
+def test_operands_may_lie_in_any_way(layout: Layout, channels_last: bool) -> None:
+    compare("uneven", "float64", layout, channels_last)
+    compare("many channels in groups", "float64", layout, channels_last)
+
+
+@pytest.mark.parametrize("special", [np.inf, np.nan])
+@pytest.mark.parametrize("channels", [2, 16])
+def test_padding_is_no_term_of_a_sum(special: float, channels: int) -> None:
+    x, w = np.ones((1, 1, 4, 4)), np.ones((channels, 1, 3, 3))
+    w[0, 0, 0, 0] = special
+    windows: dict[str, Any] = {"stride": (1, 1), "padding": ((1, 1), (1, 1)), "dilation": (1, 1), "groups": 1}
+    check("conv", [x, w], windows, dense, 1e-12, ALONE)
+    check("conv_input_grad", [np.ones((1, channels, 4, 4)), w], {**windows, "spatial": (4, 4)}, dense, 1e-12, ALONE)
