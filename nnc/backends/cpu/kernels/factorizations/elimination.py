@@ -1,4 +1,4 @@
-"""LU with partial pivoting, row by row, and the commands made of it: `lu`, `det` and `slogdet`.
+"""LU with partial pivoting, row by row: `lu`, `det` and `slogdet`.
 
 The buffer of a matrix holds its rows, then the position of each step's pivot. Rows are exchanged in memory, since each matrix of a
 group has pivots of its own; of equal candidates the first is taken, as LAPACK does.

@@ -62,11 +62,7 @@ def orthonormal(q: np.ndarray) -> bool:
 
 
 def ill(kind: str, shape: tuple[int, ...], dtype: str, seed: int) -> np.ndarray:
-<<<<<<< HEAD
-    """Matrices of one kind, named by their difficulty."""
-=======
     """Matrices of one kind, named after its difficulty."""
->>>>>>> factor
     rng = np.random.default_rng(seed)
     m, n = shape[-2:]
     x, tiny, huge = rng.normal(size=shape), *((1e-150, 1e150) if dtype == "float64" else (1e-30, 1e30))
