@@ -38,6 +38,8 @@ PARTS = {  # of the cases of each test function below a path, one in so many run
     "tests/unit/commands": 6,
     "tests/unit/distributed": 2,
     "tests/unit/errors/names": 4,
+    "tests/unit/exporting": 3,
+    "tests/unit/exporting/test_commands": 12,
     "tests/unit/graph": 3,
     "tests/unit/lower": 8,
     "tests/unit/nn": 6,

@@ -77,6 +77,11 @@ class Row:
     )  # frameworks that run one n-th of the iterations, and are scaled
 
 
+def without_signs(x: Any) -> NDArray:
+    """Absolute values of a factor, whose vectors may point either way."""
+    return np.abs(np.asarray(x))
+
+
 def draw(seed: int = 0) -> np.random.Generator:
     """The numbers of a row: the same in each process."""
     return np.random.default_rng(seed)

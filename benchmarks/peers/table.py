@@ -14,6 +14,7 @@ NONE = "-"
 SECTIONS = {
     "Step times": ("networks", "programs"),
     "Fourier transforms and complex numbers": ("complexes",),
+    "Factorisations of small matrices": ("matrices",),
     "Calls": ("calls",),
     "Products and convolutions": ("sweeps",),
 }

@@ -27,7 +27,7 @@ from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands.contract import matmul
 from nnc.commands.indexing import getitem
-from nnc.commands.promote import WeakScalar, apply, as_operand, astype, is_weak, to_dtype, with_weakness
+from nnc.commands.promote import WeakScalar, apply, as_operand, astype, dtype_of, is_weak, to_dtype, with_weakness
 from nnc.commands.shape import transpose
 from nnc.device import CPU, check_program, dlpack, find_device, interpreter_of
 from nnc.device.dlpack import is_foreign
@@ -752,6 +752,8 @@ def _make_array(obj: Any, dtype: Any, copy: bool | None) -> Any:
     """Returns the array of `asarray`, on the CPU."""
     wanted = None if dtype is None else to_dtype(dtype, "asarray")
     x = as_operand(obj, "asarray", "obj", wanted)
+    if copy and wanted is None and getattr(x, "weak", False):
+        wanted = dtype_of(x)  # a new array is strong
     if isinstance(x, Array):
         if (wanted is None or wanted == x.spec.dtype) and not copy:
             return x if wanted is None else with_weakness(x, False)

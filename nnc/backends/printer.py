@@ -31,6 +31,7 @@ def add_native(
     native: Callable[[Step, Target], Native | None],
     supports: Callable[..., bool] = lambda specs, params: True,
     workspace: Callable[..., int] = lambda specs, params, machine: 0,
+    priority: int = 10,
 ) -> None:
     """Registers a printed kernel, which is another one for each machine."""
 
@@ -39,11 +40,11 @@ def add_native(
             return native(step, machine)
 
         return Kernel(
-            CPU, run_native(made, name), supports, native=Remembered(made),
+            CPU, run_native(made, name), supports, priority, native=Remembered(made),
             workspace=lambda specs, params: workspace(specs, params, machine),
         )  # fmt: skip
 
-    add_kernel(name, KernelFactory(CPU, make))
+    add_kernel(name, KernelFactory(CPU, make, priority))
 
 
 class Printer:

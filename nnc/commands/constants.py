@@ -66,5 +66,6 @@ def ones_like(x: Value) -> Value:
 
 
 def full_like(x: Value, value: Any) -> Value:
-    """`value` everywhere, with the spec of `x`."""
-    return full(shape=x.spec.shape, dtype=x.spec.dtype, value=value)
+    """`value` everywhere, with the spec and the weakness of `x`."""
+    result, weak = full(shape=x.spec.shape, dtype=x.spec.dtype, value=value), getattr(x, "weak", False)
+    return result.as_weak(weak) if weak else result

@@ -264,10 +264,19 @@ sign: Command = elementwise(
     weight=2,
 )  # fmt: skip
 square: Command = elementwise(
-    "square", np.square, "x * x",
+    "square", lambda x: _square(x), "x * x",
     derivative=of_tangent(lambda t, x, out: x * t * 2),  # keeps x, no double of it
     weight=2, elements=Product((0, 0)),
 )  # fmt: skip
+
+
+def _square(x: Any) -> Any:
+    """Squares numbers. The real part of a complex square is a product, so that it does not overflow where the parts are alike."""
+    if x.dtype.kind != "c":
+        return np.square(x)
+    out = np.empty(x.shape, x.dtype)
+    out.real, out.imag = (x.real - x.imag) * (x.real + x.imag), x.real * (x.imag + x.imag)
+    return out
 
 
 def _tangent_of_sign(t: Value, x: Value, out: Value) -> Value | None:

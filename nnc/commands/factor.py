@@ -122,10 +122,17 @@ def _eigh_jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Val
     return real_part(_diagonal(inner)), matmul(v, inner * _safe_reciprocal(gap, w))
 
 
+def _eigh(x: NDArray) -> Any:
+    x = _hermitian_part(x)
+    if not np.isfinite(x).all():  # of which LAPACK says so at some sizes only
+        raise np.linalg.LinAlgError
+    return np.linalg.eigh(x)
+
+
 eigh: Command = register_matrix(
     "eigh",
     _eigh_infer,
-    lapack("eigh", lambda x: np.linalg.eigh(_hermitian_part(x))),
+    lapack("eigh", _eigh),
     _eigh_jvp,
     cost=lambda x: 5 * cubic(x),
     outputs=2,

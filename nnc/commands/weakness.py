@@ -1,13 +1,14 @@
 """The weakness of a command's results: which of them take the dtype of arrays that they meet.
 
 A command's float results are weak where all of its float operands are, its integer results where all of its operands are weak
-integers. So indexing, joining, reductions and formulas of Python numbers are weak without a word in each of them. Results of
-conversions are strong, and so are bools and positions. Commands with sub-graphs have rules of their own.
+integers; indices and bools do not count. So indexing, joining, reductions and formulas of Python numbers are weak without a word in
+each of them. Results of conversions are strong, and so are bools and positions. Commands with sub-graphs have rules of their own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,9 @@ from nnc.graph import Command, TensorSpec
 
 _WIDE = frozenset((dtypes.float64, dtypes.complex128))
 _STRONG = frozenset({"argmax", "argmin", "argsort", "convert", "fit", "pure_callback", "searchsorted"})
+
+_NUMBERS = MappingProxyType({"gather": 1, "dynamic_slice": 1, "scatter": 2, "dynamic_update_slice": 2})
+"""How many operands of a command come before its indices."""
 
 
 def with_inherited_weakness(
@@ -47,7 +51,9 @@ def inherited_weakness(
     strong: list[dtypes.Weakness] = [False] * len(results)
     if command.name in _STRONG:
         return strong
+    operands = operands[: _NUMBERS.get(command.name, len(operands))]
     arrays = [x for x in operands if hasattr(x, "dtype") and not isinstance(x, np.generic)]
+    arrays = [x for x in arrays if not dtypes.is_bool(_dtype(x))] or arrays
     floats = [x for x in arrays if dtypes.is_inexact(_dtype(x))]
     kinds = [getattr(x, "weak", False) for x in (floats or arrays)]
     if not all(kinds):

@@ -164,6 +164,11 @@ class Compiled(Generic[P, R_co]):
         """The function's parameters and their roles."""
         return self._signature
 
+    @property
+    def options(self) -> Options:
+        """The options of `nnc.compile`."""
+        return self._options
+
     @api_boundary
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """Traces for these arguments (arrays, numbers or ShapeDtypeStructs) without running."""

@@ -99,6 +99,11 @@ class Lowered:
         return self._staged.graph
 
     @property
+    def options(self) -> Options:
+        """The options of the compilation."""
+        return self._options
+
+    @property
     def num_explicit(self) -> int:
         """The number of the graph's inputs that are leaves of the arguments."""
         return self._staged.num_explicit

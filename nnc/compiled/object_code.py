@@ -71,8 +71,13 @@ def object_options(
 
 
 def lowered_for(fun: Callable[..., Any], specs: tuple[Any, ...], options: Options) -> Lowered:
-    """Traces a function, compiled or not, on specs; nothing is donated, since inputs are the caller's."""
-    own = fun.signature if isinstance(fun, Compiled) else Signature.of(fun, None, None, None, None)
+    """Traces a function, compiled or not, on specs; nothing is donated, since inputs are the caller's. Of the options of a compiled
+    one, those count that change results.
+    """
+    own = Signature.of(fun, None, None, None, None)
+    if isinstance(fun, Compiled):
+        own, chosen = fun.signature, fun.options
+        options = options.update(contract=chosen.contract, flush_denormals=chosen.flush_denormals)
     inner = own.fun
 
     @wraps(inner)
@@ -93,8 +98,8 @@ def _as_shown(leaf: Any) -> Any:
 
 
 def compile_to_object(
-    lowered: Lowered, name: str, target: str, options: Options, *, inside: bool = True, threads: int = 0, links: bool = False
-) -> ObjectCode:  # fmt: skip
+    lowered: Lowered, name: str, target: str, *, inside: bool = True, threads: int = 0, links: bool = False
+) -> ObjectCode:
     """Compiles a traced function to an object file with the C function `name`.
 
     Args:
@@ -106,7 +111,7 @@ def compile_to_object(
         UnsupportedError: steps need Python.
         MemoryBudgetError: no plan fits.
     """
-    processor = OBJECT_TARGETS[target]
+    processor, options = OBJECT_TARGETS[target], lowered.options
     with collection_paused(), set_context(program=options):
         graph, used = lowered.wanted()
         parts = lower_to_parts(graph, options, toolchain(options.device).choose_kernel)

@@ -54,6 +54,10 @@ _KERNELS: tuple[tuple[str, str, str], ...] = (
     ("cpu.kernels.attention.attention", "attention attention_tangent", ""),
     ("cpu.kernels.attention.attention_gradient", "attention_gradient", ""),
     ("cpu.kernels.draws", "random_bits", "same_bits"),
+    ("cpu.kernels.factorizations.elimination", "lu det slogdet", ""),
+    ("cpu.kernels.factorizations.reflections", "qr", ""),
+    ("cpu.kernels.factorizations.symmetric", "eigh", ""),
+    ("cpu.kernels.factorizations.systems", "solve cholesky", ""),
     ("cpu.kernels.moves.indexed", "gather dynamic_slice scatter dynamic_update_slice", ""),
     (
         "cpu.kernels.pooling",

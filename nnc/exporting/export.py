@@ -121,7 +121,7 @@ def export(
     if inside and sum(value.nbytes for value in lowered.captured_arrays()) >= _MOST_INSIDE:
         problem = "the constants take 2 GB or more, which an object file cannot hold."
         raise user_error(ArgumentError, WHERE, problem, fix='pass constants="file".')
-    code = compile_to_object(lowered, name, target, options, inside=inside, threads=threads, links=lapack == "link")
+    code = compile_to_object(lowered, name, target, inside=inside, threads=threads, links=lapack == "link")
     exported = _record(name, target, threads, constants, code)
     _write(folder, exported, code)
     return exported

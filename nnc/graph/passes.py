@@ -228,15 +228,19 @@ def run_passes(graph: Graph, names: Sequence[str], options: Any = None, *, verif
     count = graph.num_nodes
     looked_at: tuple[Node, ...] = ()
     present: set[Command] = set()  # the commands of those nodes
+    swept: tuple[Any, ...] = ()  # the nodes and outputs that the last pass against dead nodes left
     for step in pipeline:
         _check_needs(graph, step, lost)
         if step.concerns and graph.nodes is not looked_at:
             looked_at, present = graph.nodes, {node.command for node in graph.walk()}
         concerned = not step.concerns or any(c in step.concerns or c.name in step.concerns for c in present)
-        if not concerned or (step.when and not step.when(options)):
+        sweeps = Fact.NO_DEAD in step.ensures
+        is_clean = sweeps and swept == (graph.nodes, graph.outputs)
+        if not concerned or is_clean or (step.when and not step.when(options)):
             step = replace(step, function=_leave)
         with activity(f"running pass {step.name!r}"):
             graph, count = _run(graph, step, options, verify, lost, count)
+        swept = (graph.nodes, graph.outputs) if sweeps else swept
     return graph
 
 

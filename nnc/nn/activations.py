@@ -142,7 +142,7 @@ def leaky_relu(x: ArrayLike, negative_slope: float = 0.01) -> Array:
         Array([-0.01,  2.  ], dtype=float32)
     """
     x = to_float(x, "leaky_relu")
-    return nnp.where(x >= 0, x, negative_slope * x)
+    return nnp.where(x > 0, x, negative_slope * x)
 
 
 @specialised(2)

@@ -50,6 +50,7 @@ __all__ = [
 
 # -- shared ------------------------------------------------------------------------------------------------------------
 
+_OF_SEVERAL_AXES = ("irfft2", "irfftn")  # of which one element along the last axis is one point, as in SciPy
 _OPPOSITE = {None: "forward", "backward": "forward", "ortho": "ortho", "forward": "backward"}
 
 
@@ -146,7 +147,9 @@ def _inverse_real_transform(where: str, x: Any, s: Sequence[int] | None, axes: A
     for axis, n in zip(at[:-1], sizes[:-1], strict=True):
         x = _resized(x, axis, _points(where, x.spec.shape[axis] if n is None else n))
     last, size = at[-1], sizes[-1]
-    size = _points(where, 2 * (x.spec.shape[last] - 1) if size is None else size)
+    m = x.spec.shape[last]
+    default = 1 if m == 1 and where in _OF_SEVERAL_AXES else 2 * (m - 1)
+    size = _points(where, default if size is None else size)
     x = _resized(x, last, size // 2 + 1)
     y = commands.irfft(commands.fft(x, axes=at[:-1], inverse=True) if at[:-1] else x, axis=last, points=size)
     return _scaled(where, y, math.prod(y.spec.shape[i] for i in at), norm, "backward")
@@ -395,7 +398,7 @@ def irfftn(x: ArrayLike, s: Sequence[int] | None = None, axes: Axis = None, norm
 
     Args:
         x: complex, as `rfftn` returns.
-        s: sizes of the result along the axes; 2 (m - 1) along the last one by default.
+        s: sizes of the result along the axes; 2 (m - 1) along the last one by default, 1 where m is 1.
         axes: axes to transform; all by default, or the last ones where `s` is given.
         norm: which direction is divided by the number of points: "backward" (the default: inverse ones), "forward" or
             "ortho" (both by its root).

@@ -15,7 +15,7 @@ from nnc.calls.spelling import spelled
 from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands.elementwise import NUMERIC
-from nnc.commands.promote import astype, to_dtype
+from nnc.commands.promote import astype, is_weak, to_dtype, with_weakness
 from nnc.commands.reduce import reduce_sum
 from nnc.commands.rules import check_dtype
 from nnc.commands.shape import reshape
@@ -63,7 +63,8 @@ class _Rows:
             return float(self.most()) or constants.full(shape=(), dtype=dtype, value=0)
         mask = astype(mask_of(self.where, self.x.spec, self.name), dtype)
         keepdims = self.keepdims if keepdims is None else keepdims
-        return apply_reduction(self.name, reduce_sum, NUMERIC, mask, self.axes, keepdims)
+        found = apply_reduction(self.name, reduce_sum, NUMERIC, mask, self.axes, keepdims)
+        return with_weakness(found, is_weak(self.x))
 
     def means(self, *terms: Array) -> tuple[Array, ...]:
         """Returns the means of terms over axes that stay with size 1."""

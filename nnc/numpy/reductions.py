@@ -16,7 +16,7 @@ from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands import reduce as commands
 from nnc.commands.elementwise import NUMERIC, ORDERED, Accepts
-from nnc.commands.promote import astype, broadcast_to_shape, promote
+from nnc.commands.promote import astype, broadcast_to_shape, is_weak, promote, with_weakness
 from nnc.commands.rules import check_dtype
 from nnc.commands.shape import concatenate
 from nnc.errors import ArgumentError, ShapeError, user_error
@@ -148,7 +148,7 @@ def _extreme(
         return apply_reduction(name, command, ORDERED, x, axis, keepdims, needs_elements=True)
     check_dtype(name, x.spec, *ORDERED)
     axes = to_axes(name, axis, x.spec.ndim)
-    start = in_dtype(initial, x.spec.dtype, name, "initial")
+    start = with_weakness(in_dtype(initial, x.spec.dtype, name, "initial"), is_weak(x) if is_weak(initial) else False)
     if where is not None:
         x = ew.select(mask_of(where, x.spec, name), x, broadcast_to_shape(start, x.spec.shape))
     if 0 in [x.spec.shape[i] for i in axes]:

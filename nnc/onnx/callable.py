@@ -1,9 +1,9 @@
-"""What `load` returns: a model as a pure function of a dict of arrays."""
+"""Loads a model as a pure function of a dict of arrays."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -13,12 +13,13 @@ import nnc
 from nnc.array.array import Array
 from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError, TraceError, user_error
 from nnc.onnx.model import WHERE, Model, ModelGraph, Node, Value, needed, read_model
-from nnc.onnx.run import InputsNeeded, Named, Runner, Values
-from nnc.onnx.values import ValueNeeded, is_known, nnc_has
+from nnc.onnx.run import Named, OwnWeights, Runner, Values, has_definition
+from nnc.onnx.values import InputsNeeded, ValueNeeded, is_known, nnc_has
 from nnc.trace.core.tracer import Tracer
 
 CALL = "model"
 SMALL = 16  # elements of an input whose values may be fixed, so that shapes that depend on them are known
+MOST_USUAL = 1000  # kinds of calls that are recognised by the specs of their arrays alone
 MOST_VARIANTS = 16  # values of such inputs for which the model is compiled anew
 
 Feeds = Mapping[str, Any]
@@ -41,7 +42,8 @@ def load(
         bytes_or_path: the model, or the path of its file.
         outputs: the values to return, by their names in the model; by default its outputs.
         base: the folder of weights that lie in files of their own; by default that of the model's file.
-        trainable: whether `f.params` holds the weights of floating-point numbers, for `f.apply(params, feeds)`.
+        trainable: whether `f.params` holds the weights of floating-point numbers, for `f.apply(params, feeds)`. Numbers without
+            dimensions, such as an epsilon, are settings and none of them.
 
     Returns:
         the function, with `inputs`, `outputs`, `params`, `apply` and `explain`.
@@ -66,6 +68,7 @@ class OnnxFunction:
         inputs: name, dtype and shape of each input.
         outputs: name, dtype and shape of each output.
         params: the weights that `apply` takes, by name; empty unless the model was loaded with `trainable=True`.
+        graph: the nodes that the outputs need, and all other weights.
     """
 
     def __init__(self, model: Model, outputs: Sequence[str] | None = None, trainable: bool = False) -> None:
@@ -79,18 +82,30 @@ class OnnxFunction:
         trained = {
             name: array
             for name, array in graph.weights.items()
-            if trainable and array.dtype.kind == "f" and nnc_has(array.dtype) and name not in settings
+            if trainable and array.ndim and array.dtype.kind == "f" and nnc_has(array.dtype) and name not in settings
         }
         self.params = {name: nnc.asarray(np.asarray(array)) for name, array in trained.items()}
-        self._graph = graph._replace(weights={n: a for n, a in graph.weights.items() if n not in trained})
-        self._runner = Runner(model)
+        self.graph = graph._replace(weights={n: a for n, a in graph.weights.items() if n not in trained})
+        self._model, self._own = model, OwnWeights()
         self._programs: dict[Any, Any] = {}  # compiled functions, by the values of the inputs that are fixed in them
         self._fixed: dict[Any, frozenset[str] | None] = {}  # by the specs of a call; None: the nodes run one by one
+        self._usual: dict[Any, tuple[frozenset[str], Any]] = {}  # how calls of arrays of these specs ran
         self._reasons: dict[str, None] = {}
 
     def __call__(self, feeds: Feeds) -> list[Any]:
         """Returns the outputs for a dict of inputs by name."""
-        return self.apply(self.params, feeds)
+        usual = self._usual.get(_specs(feeds)) if type(feeds) is dict else None
+        if usual is None:
+            return self.apply(self.params, feeds)
+        fixed, names = usual
+        if not fixed:
+            program, free = self._programs[()], feeds
+        elif (program := self._programs.get(tuple([(name, _key(feeds[name])) for name in names]))) is not None:
+            free = {name: value for name, value in feeds.items() if name not in fixed}
+        else:
+            return self.apply(self.params, feeds)
+        found: list[Any] = program(self.params, free)
+        return found
 
     def apply(self, params: Mapping[str, Any], feeds: Feeds) -> list[Any]:
         """Returns the outputs for other weights than the model's own, a dict like `params`."""
@@ -108,6 +123,11 @@ class OnnxFunction:
         fixed = self._fixed.get(call, hosts)
         while fixed is not None:
             program, free = self._program(given, fixed)
+            if program is None:
+                self._note(
+                    f"there are {MOST_VARIANTS} programs for values of {', '.join(map(repr, sorted(fixed)))} already"
+                )
+                break
             try:
                 found = program(params, free)
             except ValueNeeded as request:
@@ -119,9 +139,15 @@ class OnnxFunction:
                 self._fixed[call] = fixed
                 continue
             self._note(f"compiled {self._how(fixed)}: {_call_text(given)}")
+            if (specs := _specs(feeds)) is not None and len(self._usual) < MOST_USUAL:
+                self._usual[specs] = fixed, sorted(fixed)
             return list(found)
         self._note(f"node by node: {_call_text(given)}")
         return [named.value for named in self._trace(params, given, hosts)]
+
+    def defines(self, node: Node) -> bool:
+        """Whether the model or the standard defines the operator of a node by other operators."""
+        return (node.domain, node.operator) in self._model.functions or has_definition(node)
 
     def explain(self) -> str:
         """Tells how calls ran, and why, a line each."""
@@ -141,10 +167,15 @@ class OnnxFunction:
             raise user_error(TraceError, CALL, problem, fix=fix) from None
 
     def _program(self, given: Mapping[str, Any], fixed: frozenset[str]) -> tuple[Any, dict[str, Any]]:
-        """Returns the function that is compiled for the values of the fixed inputs, and its arguments, the others."""
+        """Returns the function that is compiled for the values of the fixed inputs, and its arguments, the others.
+
+        The function is None where there are enough for other values.
+        """
         held = {name: value if _is_host(value) else np.asarray(value) for name, value in given.items() if name in fixed}
         key = tuple((name, _key(value)) for name, value in sorted(held.items()))
         if key not in self._programs:
+            if len(self._programs.keys() - {()}) >= MOST_VARIANTS:
+                return None, {}
 
             @nnc.compile
             def program(params: Mapping[str, Any], free: Mapping[str, Any]) -> list[Any]:
@@ -161,28 +192,28 @@ class OnnxFunction:
         names = ", ".join(map(repr, sorted(request.inputs)))
         self._note(f"{request.what} in {request.node.title} depends on the values of {names or 'no input'}")
         is_small = all(name in given and np.size(given[name]) <= SMALL for name in wanted)
-        return fixed | wanted if wanted and is_small and len(self._programs) < MOST_VARIANTS else None
+        return fixed | wanted if wanted and is_small else None
 
     def _trace(self, params: Mapping[str, Any], given: Mapping[str, Any], fixed: frozenset[str]) -> list[Named]:
         values: Values = {name: Named(value, frozenset((name,))) for name, value in params.items()}
-        for value in self._graph.inputs:
+        for value in self.graph.inputs:
             if value.name in given:
                 known = value.name in fixed or is_known(given[value.name])
                 values[value.name] = Named(given[value.name], frozenset() if known else frozenset((value.name,)))
             elif value.name not in self._defaults:
                 values[value.name] = Named(None, frozenset())
-        return self._runner.graph(self._graph, values)
+        return Runner(self._model, self._own).graph(self.graph, values)
 
     def _checked(self, feeds: Feeds) -> dict[str, Any]:
         """Returns the inputs as arrays of the declared dtypes and shapes."""
         if not isinstance(feeds, Mapping):
             problem = f"feeds is a {type(feeds).__name__}."
             raise user_error(ArgumentTypeError, CALL, problem, fix=f'pass a dict such as {{"{self._first}": x}}.')
-        known = {value.name: value for value in self._graph.inputs}
+        known = {value.name: value for value in self.graph.inputs}
         for name in feeds:
             if name not in known:
-                near = get_close_matches(str(name), known, 1)
-                fix = f"write {near[0]!r}." if near else f"its inputs are {_shown(known)}."
+                near = _nearest(name, known)
+                fix = f"write {near!r}." if near else f"its inputs are {_shown(known)}."
                 raise user_error(ArgumentError, CALL, f"it has no input {name!r}.", fix=fix)
         sizes: dict[str, tuple[int, str]] = {}
         given = {}
@@ -212,6 +243,12 @@ def _settings(nodes: Sequence[Node]) -> set[str]:
     return {name for node in nodes if node.operator in ("Resize", "Upsample") for name in node.inputs[1:]}
 
 
+def _nearest(name: Any, names: Iterable[str]) -> str | None:
+    lower = {other.lower(): other for other in names}
+    near = get_close_matches(str(name).lower(), lower, 1)
+    return lower[near[0]] if near else None
+
+
 def _find_output(graph: ModelGraph, name: str) -> Value:
     known = {value.name: value for value in graph.outputs}
     made = [output for node in graph.nodes for output in node.outputs if output]
@@ -219,8 +256,8 @@ def _find_output(graph: ModelGraph, name: str) -> Value:
         return known[name]
     if name in made:
         return Value(name, None, None)
-    near = get_close_matches(str(name), [*known, *made], 1)
-    fix = f"write {near[0]!r}." if near else f"its outputs are {_shown(known)}."
+    near = _nearest(name, [*known, *made])
+    fix = f"write {near!r}." if near else f"its outputs are {_shown(known)}."
     raise user_error(ArgumentError, WHERE, f"outputs: the model has no value {name!r}.", fix=fix)
 
 
@@ -303,6 +340,16 @@ def _key(value: Any) -> Any:
         if value is not None
         else None
     )
+
+
+def _specs(feeds: Mapping[str, Any]) -> Any:
+    """Returns names and specs of inputs that are arrays of nnc; None where another one is among them."""
+    found = []
+    for name, value in feeds.items():
+        if type(value) is not Array:
+            return None
+        found.append((name, value.spec))
+    return tuple(found)
 
 
 def _spec(value: Any) -> Any:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import AttributeProto, helper, numpy_helper
 
 from nnc.errors import ArgumentError, ArgumentTypeError, FileFormatError, UnsupportedError, user_error
@@ -73,11 +73,12 @@ class Function(NamedTuple):
 
 
 class Model(NamedTuple):
-    """A model: its graph, and its functions by domain and name."""
+    """A model: its graph, and its functions by domain and name; `size` counts the nodes of the file."""
 
     graph: ModelGraph
     functions: Mapping[tuple[str, str], Function]
     versions: Mapping[str, int]
+    size: int
 
 
 def read_model(source: Any, base: str | os.PathLike[str] | None = None) -> Model:
@@ -136,8 +137,10 @@ class _Reader:
             )
             for f in proto.functions
         }
+        check_calls(functions)
         graph = self.graph(proto.graph, versions, {})
-        return Model(graph, MappingProxyType(functions), MappingProxyType(versions))
+        size = self._nodes + sum(len(f.node) for f in proto.functions)
+        return Model(graph, MappingProxyType(functions), MappingProxyType(versions), size)
 
     def graph(self, proto: Any, versions: Mapping[str, int], given: Mapping[str, Any], depth: int = 0) -> ModelGraph:
         if depth > DEEPEST:
@@ -159,6 +162,11 @@ class _Reader:
         self._nodes += len(protos)
         if self._nodes > MOST_NODES:
             raise damaged(f"it has more than {MOST_NODES:,} nodes.")
+        made: set[str] = set()
+        for name in (name for proto in protos for name in proto.output if name):
+            if name in made:
+                raise damaged(f"the value {name!r} is written twice.")
+            made.add(name)
         return tuple(self._node(proto, versions, given, depth) for proto in protos)
 
     def _node(self, proto: Any, versions: Mapping[str, int], given: Mapping[str, Any], depth: int) -> Node:
@@ -253,7 +261,7 @@ class _Reader:
         if any(size < 0 for size in shape) or count * values.itemsize > MOST_DENSE:
             raise damaged(f"a sparse tensor of shape {list(shape)} is too large to be written out.")
         flat = places if places.ndim == 1 else np.ravel_multi_index(tuple(places.T), shape, mode="clip")
-        if flat.size and not (0 <= flat.min() and flat.max() < count):
+        if flat.size and (flat.min() < 0 or flat.max() >= count):
             raise damaged(f"a sparse tensor of shape {list(shape)} has elements outside of it.")
         dense = np.zeros(count, values.dtype)
         dense[flat] = values
@@ -267,10 +275,14 @@ class _Reader:
         dtype = None if number in (onnx.TensorProto.UNDEFINED, onnx.TensorProto.STRING) else dtype_of(number)
         if not kind.tensor_type.HasField("shape"):
             return Value(proto.name, dtype, None)
-        shape = tuple(
-            int(d.dim_value) if d.HasField("dim_value") else d.dim_param or None for d in kind.tensor_type.shape.dim
-        )
-        return Value(proto.name, dtype, shape)
+        return Value(proto.name, dtype, tuple(map(_dimension, kind.tensor_type.shape.dim)))
+
+
+def _dimension(proto: Any) -> int | str | None:
+    """Returns a size or a name. Some writers put -1 or "?" for any size, which ties no dimensions to each other."""
+    if proto.HasField("dim_value"):
+        return int(proto.dim_value) if proto.dim_value >= 0 else None
+    return proto.dim_param if any(map(str.isalpha, proto.dim_param)) else None
 
 
 def with_attributes(proto: Any, given: Mapping[str, Any]) -> Any:
@@ -285,6 +297,27 @@ def with_attributes(proto: Any, given: Mapping[str, Any]) -> Any:
             entry.CopyFrom(source)
             entry.name = attribute.name
     return found
+
+
+def check_calls(functions: Mapping[tuple[str, str], Function]) -> None:
+    """Raises where functions call themselves, or each other too deep."""
+    heights: dict[tuple[str, str], int] = {}
+
+    def height(key: tuple[str, str], depth: int) -> int:
+        if key not in heights:
+            if depth > DEEPEST:
+                problem = (
+                    f"the function {key[1]!r} calls itself, or functions call each other more than {DEEPEST} deep."
+                )
+                raise damaged(problem)
+            called = {
+                ("" if node.domain == "ai.onnx" else node.domain, node.op_type) for node in functions[key].proto.node
+            }
+            heights[key] = 1 + max((height(inner, depth + 1) for inner in called & functions.keys()), default=0)
+        return heights[key]
+
+    if max((height(key, 0) for key in functions), default=0) > DEEPEST:
+        raise damaged(f"functions call each other more than {DEEPEST} deep.")
 
 
 def needed(nodes: Sequence[Node], outputs: Sequence[str]) -> tuple[Node, ...]:

@@ -1,9 +1,11 @@
-"""Runs the nodes of a model in order, on arrays or under a trace. What follows from known values alone is worked out at once."""
+"""Runs the nodes of a model in order, on arrays or under a trace. Results of known values alone are computed at once."""
 
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -16,27 +18,23 @@ from nnc.base.context import activity, set_context
 from nnc.errors import FileFormatError, NncError, UnsupportedError, user_error
 from nnc.onnx.model import DEEPEST, WHERE, Function, Model, ModelGraph, Node, body_of, needed, versions_of
 from nnc.onnx.operators.families import find
-from nnc.onnx.values import ValueNeeded, as_known, is_known, nnc_has
+from nnc.onnx.values import InputsNeeded, ValueNeeded, as_known, check_known, is_known, nnc_has
 
-MOST_KNOWN = 64 << 20  # bytes of a value that is worked out while a model is traced, if its operands are smaller
 FOLDED = (
     1 << 20
-)  # a larger value that outgrows its operands, such as weights that leave their integers, is worked out in each run
+)  # bytes: a larger value that outgrows its operands, such as weights that leave int8, is worked out in each run
+MOST_RUN = (
+    20_000  # nodes that one run or trace may take beside 16 for each node of the file; each of them takes up to 80 µs
+)
+PACKED = 1 << 12  # bytes of a weight that gets memory of its own, so that packed forms of it are kept from call to call
 
 # Operators whose results may be larger than all their operands: their sizes are asked for before they run.
-_GROWING = frozenset(
-    "ConstantOfShape Expand Tile Range Pad OneHot EyeLike Resize Upsample Concat Gather GatherElements GatherND ConvTranspose MatMul "
-    "Add Sub Mul Div Pow Where Einsum Gemm DequantizeLinear Cast CastLike Col2Im MaxUnpool DFT STFT AffineGrid GridSample "
-    "BlackmanWindow HammingWindow HannWindow MelWeightMatrix RandomNormal RandomUniform CenterCropPad".split()
-)
-
-
-class InputsNeeded(Exception):  # noqa: N818  (a request to the caller, who answers it)
-    """Tells that a node needs numbers that depend on these inputs of the model."""
-
-    def __init__(self, node: Node, what: str, inputs: frozenset[str]) -> None:
-        super().__init__(what)
-        self.node, self.what, self.inputs = node, what, inputs
+_GROWING = {
+    "ConstantOfShape", "Expand", "Tile", "Range", "Pad", "OneHot", "EyeLike", "Resize", "Upsample", "Concat", "Gather",
+    "GatherElements", "GatherND", "ConvTranspose", "MatMul", "Add", "Sub", "Mul", "Div", "Pow", "Where", "Einsum", "Gemm",
+    "DequantizeLinear", "Cast", "CastLike", "Col2Im", "MaxUnpool", "DFT", "STFT", "AffineGrid", "GridSample", "BlackmanWindow",
+    "HammingWindow", "HannWindow", "MelWeightMatrix", "RandomNormal", "RandomUniform", "CenterCropPad",
+}  # fmt: skip
 
 
 class Named(NamedTuple):
@@ -69,11 +67,44 @@ class Body:
         return [named.value for named in self._runner.graph(self.graph, self._around | given)]
 
 
-class Runner:
-    """Runs graphs of one model."""
+class OwnWeights:
+    """Copies of large weights, as arrays of nnc that nobody else can write to, the same ones in each trace.
 
-    def __init__(self, model: Model, depth: int = 0) -> None:
-        self._model, self._depth = model, depth
+    Programs keep packed forms of such arrays from call to call.
+    """
+
+    def __init__(self) -> None:
+        self._copies: dict[int, tuple[weakref.ref[Any], Any]] = {}  # by the identity of the model's array
+
+    def copy_of(self, value: Any) -> Any:
+        """Returns the copy of a large weight, and other values as they are."""
+        if (
+            not isinstance(value, np.ndarray)
+            or value.nbytes < PACKED
+            or value.dtype.kind != "f"
+            or not nnc_has(value.dtype)
+        ):
+            return value
+        held = self._copies.get(id(value))
+        if held is None or held[0]() is not value:
+            forget = partial(_forget, self._copies, id(value))
+            held = self._copies[id(value)] = weakref.ref(value, forget), nnc.numpy.array(value)
+        return held[1]
+
+
+def _forget(copies: dict[int, Any], key: int, value: weakref.ref[Any]) -> None:
+    copies.pop(key, None)
+
+
+class Runner:
+    """Runs graphs of one model once."""
+
+    def __init__(self, model: Model, own: OwnWeights, outer: Runner | None = None) -> None:
+        self._model, self._own = model, own
+        self._depth: int = outer._depth + 1 if outer is not None else 0
+        self._ran: list[int] = (
+            outer._ran if outer is not None else [0]
+        )  # nodes, those of functions and of all iterations of loops included
 
     def graph(self, graph: ModelGraph, values: Values) -> list[Named]:
         """Runs a graph; `values` has its inputs, and the values of the graphs around it."""
@@ -88,6 +119,9 @@ class Runner:
             InputsNeeded: a node needs numbers that are not known.
         """
         for node in nodes:
+            self._ran[0] += 1
+            if self._ran[0] > MOST_RUN + 16 * self._model.size:
+                raise _wrong(f"its loops and functions make {self._ran[0]:,} nodes of {self._model.size:,}.")
             operands = [take(values, name, node.title) for name in node.inputs]
             depends = frozenset().union(*(operand.inputs for operand in operands))
             try:
@@ -112,6 +146,7 @@ class Runner:
                 AttributeError,
                 OverflowError,
                 ZeroDivisionError,
+                MemoryError,
             ) as error:
                 raise _wrong(f"{node.title} cannot run: {type(error).__name__}: {error}.") from error
             depends = depends or _inputs_around(node, values)
@@ -130,9 +165,9 @@ class Runner:
             node = node._replace(attributes=MappingProxyType({**node.attributes, **bodies}))
         elif all(map(is_known, operands)) and self._may_be_folded(node, function, operands):
             with set_context(staging=None):
-                found = function(node, *operands)
-            return [as_known(value) for value in _several(found)]
-        return _several(function(node, *operands))
+                found = _several(function(node, *operands))
+            return list(map(as_known, found))
+        return _several(function(node, *map(self._own.copy_of, operands)))
 
     def _gradient(self, node: Node, nodes: Sequence[Node], operands: list[Any], values: Values) -> Sequence[Any]:
         """Differentiates the nodes that lead from `xs` to `y`, names of values of the same graph."""
@@ -144,7 +179,9 @@ class Runner:
             self.nodes(before, inner)
             return nnc.numpy.sum(inner[y].value)
 
-        return nnc.grad(total, argnums=tuple(range(len(names))))(*map(nnc.numpy.asarray, operands[: len(names)]))
+        wanted = tuple(range(len(names)))
+        found: Any = nnc.grad(total, argnums=wanted)(*map(nnc.numpy.asarray, operands[: len(names)]))
+        return tuple(found)
 
     def _may_be_folded(self, node: Node, function: Any, operands: Sequence[Any]) -> bool:
         """Whether the results of known operands are to be known, too; checks their size before there is anything of it."""
@@ -153,18 +190,11 @@ class Runner:
             return True
         with set_context(staging=None):
             try:
-                specs = nnc.eval_shape(lambda: [_array(value) for value in _several(function(node, *operands))])
+                specs: Any = nnc.eval_shape(lambda: [_array(value) for value in _several(function(node, *operands))])
             except ValueNeeded:
                 return True
-        size = sum(math.prod(spec.shape) * np.dtype(spec.dtype).itemsize for spec in specs if spec is not None)
-        if size > max(MOST_KNOWN, 4 * held):
-            problem = f"{node.title} makes {size:,} bytes of {held:,}."
-            raise user_error(
-                FileFormatError,
-                WHERE,
-                problem,
-                fix=f"a value that follows from the file alone may have {MOST_KNOWN:,}.",
-            )
+        size: int = sum(math.prod(spec.shape) * np.dtype(spec.dtype).itemsize for spec in specs if spec is not None)
+        check_known(size, f"a result of {node.title}", held)
         return size <= max(FOLDED, held)
 
     def _call(self, node: Node, operands: Sequence[Any]) -> Sequence[Any]:
@@ -183,7 +213,7 @@ class Runner:
         depends = frozenset(str(index) for index, value in enumerate(operands) if not is_known(value))
         values = {name: _named(named.value, depends) for name, named in values.items()}
         try:
-            Runner(self._model, self._depth + 1).nodes(body_of(function, given), values)
+            Runner(self._model, self._own, self).nodes(body_of(function, given), values)
         except InputsNeeded as request:
             asked = [operands[int(index)] for index in request.inputs]
             raise ValueNeeded(
@@ -201,7 +231,7 @@ def standard_function(node: Node, operands: Sequence[Any], versions: Mapping[str
     problem = f"nnc has no operator {node.operator!r}" + (f" of the domain {node.domain!r}." if node.domain else ".")
     missing = user_error(UnsupportedError, WHERE, problem, fix="write one: see nnc.onnx.operators.table.operator.")
     try:
-        schema = onnx.defs.get_schema(node.operator, node.version, node.domain)
+        schema: Any = onnx.defs.get_schema(node.operator, node.version, node.domain)
     except onnx.defs.SchemaError:
         raise missing from None
     if schema.has_function:
@@ -215,6 +245,15 @@ def standard_function(node: Node, operands: Sequence[Any], versions: Mapping[str
     else:
         raise missing
     return Function(body, MappingProxyType({**versions} | versions_of(body.opset_import)))
+
+
+def has_definition(node: Node) -> bool:
+    """Whether the standard defines an operator by others."""
+    try:
+        schema: Any = onnx.defs.get_schema(node.operator, node.version, node.domain)
+    except onnx.defs.SchemaError:
+        return False
+    return bool(schema.has_function or schema.has_context_dependent_function)
 
 
 def take(values: Mapping[str, Named], name: str, where: str) -> Named:
@@ -247,7 +286,7 @@ def _wrong(problem: str) -> FileFormatError:
     return user_error(FileFormatError, WHERE, problem, fix="check the file with onnx.checker.check_model.")
 
 
-def _several(found: Any) -> Sequence[Any]:
+def _several(found: Any) -> tuple[Any, ...]:
     return found if isinstance(found, tuple) else (found,)
 
 

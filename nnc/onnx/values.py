@@ -10,12 +10,15 @@ from typing import Any
 import numpy as np
 
 from nnc.array.array import Array
-
+from nnc.errors import FileFormatError, user_error
 
 _DTYPES = frozenset(
     ["bool", "bfloat16", "float16", "float32", "float64", "complex64", "complex128"]
     + [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
 )
+
+
+MOST_KNOWN = 64 << 20  # bytes of a value that follows from the model alone, if it is larger than its operands
 
 
 class ValueNeeded(Exception):  # noqa: N818  (a request to the loader, which answers it)
@@ -24,6 +27,14 @@ class ValueNeeded(Exception):  # noqa: N818  (a request to the loader, which ans
     def __init__(self, value: Any, what: str) -> None:
         super().__init__(what)
         self.value, self.what = value, what
+
+
+class InputsNeeded(Exception):  # noqa: N818  (a request to the caller)
+    """Tells that a node needs numbers that depend on these inputs of the model."""
+
+    def __init__(self, node: Any, what: str, inputs: frozenset[str]) -> None:
+        super().__init__(what)
+        self.node, self.what, self.inputs = node, what, inputs
 
 
 def is_known(value: Any) -> bool:
@@ -53,3 +64,10 @@ def as_known(value: Any) -> Any:
 def nnc_has(dtype: Any) -> bool:
     """Whether nnc has arrays of a dtype."""
     return np.dtype(dtype).name in _DTYPES
+
+
+def check_known(nbytes: int, what: str, held: int = 0) -> None:
+    """Raises where a value that follows from the model alone would have too many bytes: more than 4 times those of its operands."""
+    if nbytes > max(MOST_KNOWN, 4 * held):
+        fix = f"a value that follows from the file alone may have {MOST_KNOWN:,} bytes."
+        raise user_error(FileFormatError, "nnc.onnx.load", f"{what} would have {nbytes:,} bytes.", fix=fix)

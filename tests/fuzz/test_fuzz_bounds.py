@@ -151,3 +151,23 @@ def test_inputs_of_all_sizes_are_drawn_in_every_dtype() -> None:
             with np.errstate(all="ignore"):
                 squares = (x.real.astype(np.float64) ** 2).astype(dtype if dtype != "bfloat16" else "float32")
             assert kind == "wide" or dtype == "bfloat16" or not np.all(np.isfinite(squares) & (squares > 0))
+
+
+def test_bounds_of_moved_elements_hold_denormals_that_programs_flush() -> None:
+    x = np.array([1e-39, 1.0, 2e-38], "float32")
+    for move in (lambda x: x[::-1], lambda x: nnp.stack([x, x]), lambda x: nnp.reshape(x, (3, 1))):
+        value, bound = bound_of(move, x)
+        is_denormal = np.abs(value) < 1e-38
+        assert np.all(bound[is_denormal] >= np.abs(value[is_denormal])) and np.all(bound[~is_denormal] == 0)
+
+
+def test_weak_results_that_their_shown_dtype_does_not_hold_are_no_finding() -> None:
+    number = Input("a", (), "int64", "python", elements=(-3, 300, 4))
+    program = Subject.of(Program((number,), Block(("a",), (Step("b", "nnp.exp2", (Ref("a"),)),), ("b",))))
+    assert program is not None
+    mode = Mode(
+        "compiled",
+        lambda s: "f = nnc.compile(program)\nreturn [f(*inputs(k)) for k in (0, 1)]",
+        lambda s: "return [program(*inputs(k)) for k in (0, 1)]",
+    )
+    assert check(program, mode) is None

@@ -10,7 +10,7 @@ import pytest
 
 import nnc
 import nnc.numpy as nnp
-from nnc.testing.fuzz.lockstep import RowsDisagreeError
+from nnc.testing.fuzz.lockstep import Lockstep, RowsDisagreeError
 from nnc.testing.fuzz.plain import Plain
 from nnc.testing.fuzz.reference import by_reference
 
@@ -88,3 +88,10 @@ def test_an_error_in_one_row_ends_all_of_them() -> None:
     with by_reference(), pytest.raises(nnc.errors.ShapeError):
         n.vmap(body, axis_name="i")(nnp.asarray([1.0, 2.0, 3.0]))
     assert threading.active_count() == before
+
+
+def test_a_row_that_comes_to_no_collective_is_given_up() -> None:
+    never, lockstep = threading.Event(), Lockstep(patience=0.05)
+    with pytest.raises(RowsDisagreeError, match=r"row 1 comes to no collective within 0\.05 s"):
+        lockstep.run("i", [lambda: lockstep.meet("i", lambda values: values, 1), never.wait])
+    never.set()

@@ -18,6 +18,7 @@ from typing import Any
 
 from nnc.backends.blas.library import Lapack, lapack
 from nnc.backends.cpu.kernels.products.cholesky import print_cholesky, row_bytes
+from nnc.backends.factorizations import Specs, pays, supports
 from nnc.backends.moves import copy_box, fill_row
 from nnc.backends.native_runs import run_native
 from nnc.backends.printer import Printer, in_blocks, over
@@ -32,7 +33,6 @@ from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.kernels.native import Native
 from nnc.lower.plan.stages import Step, View
 
-Specs = tuple[TensorSpec, ...]
 Params = Mapping[str, Any]
 Pieces = Mapping[str, int]  # bytes of the parts of a workspace
 _ALIGNMENT = 64
@@ -116,6 +116,15 @@ class MatrixPrinter:
     def refuse_unless_done(self, info: Value) -> None:
         """Refuses the operands where a routine reported a failure."""
         self.refuse_if(self.code.compare("ne", info, self.code.integer(0)))
+
+    def refuse_unless_finite(self, source: str, count: int) -> None:
+        """Refuses the operands where one of so many numbers is NaN or infinite."""
+        code = self.code
+        total = code.slot(code.constant(0, self.dtype))
+        with code.loop(0, count) as i:
+            x = code.load(code.offset(source, code.mul(i, code.integer(self.dtype.itemsize))), self.dtype)
+            code.write(total, code.fma(x, code.constant(0, self.dtype), code.read(total)))
+        self.refuse_if(code.compare("uno", code.read(total), code.read(total)))
 
     def gather(self, view: View, source: str, target: str) -> None:
         """Copies a view's matrix into memory in column-major order."""
@@ -291,6 +300,7 @@ def _eigh(p: MatrixPrinter, step: Step, pieces: Pieces) -> None:
     rooms = pieces["work"] // size, pieces["integers"] // 8
     with p.matrices() as (source, w_at, v_at):
         p.hermitian(x, source, p.at["a"], n * size)
+        p.refuse_unless_finite(p.at["a"], n * n)
         info = p.call(
             "syevd", vectors, lower, n, p.at["a"], n, p.at["w"], p.at["work"], rooms[0], p.at["integers"], rooms[1], letters=2
         )  # fmt: skip
@@ -339,9 +349,8 @@ Calls = Callable[[MatrixPrinter, Step, Pieces], None]
 Needs = Callable[[Specs, Params], Pieces]
 
 
-def _supports(specs: Specs, params: Params) -> bool:
-    known = all(spec.dtype in (dtypes.float32, dtypes.float64) for spec in specs)
-    return known and all(spec.size for spec in specs) and lapack() is not None
+def _supports(specs: Specs, params: Params, name: str) -> bool:
+    return supports(specs, params) and not pays(name, specs) and lapack() is not None
 
 
 def add_routines(name: str, needs: Needs, calls: Calls) -> None:
@@ -358,7 +367,9 @@ def add_routines(name: str, needs: Needs, calls: Calls) -> None:
 
     def make(machine: Target) -> Kernel:
         native = partial(print_calls, machine=machine)
-        return Kernel("blas", run_native(native, name), _supports, workspace=workspace, native=native)
+        return Kernel(
+            "blas", run_native(native, name), partial(_supports, name=name), workspace=workspace, native=native
+        )
 
     add_kernel(name, KernelFactory("blas", make))
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-from nnc.backends.blas.lapack import MatrixPrinter, Params, Pieces, Specs, add_routines, found_lapack, square_sizes
+from nnc.backends.blas.lapack import MatrixPrinter, Params, Pieces, add_routines, found_lapack, square_sizes
+from nnc.backends.factorizations import Specs
 from nnc.base import dtypes
 from nnc.graph import TensorSpec
 from nnc.lower.plan.stages import Step

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from nnc.backends.llvm.llvm import Recipe
 from nnc.backends.llvm.stack import stack_bytes
 from nnc.base.fork import fork_waits
+from nnc.base.options import chosen_cpu
 from nnc.device.targets.objects import ObjectTarget
 from nnc.errors import InternalError
 
@@ -59,7 +60,9 @@ def make_object(modules: Sequence[tuple[str, Recipe]], exports: Sequence[str], t
     binding = _binding()
     with fork_waits():
         cpu, features = target.cpu, target.features
-        if target.is_native:
+        if target.is_native and (chosen := chosen_cpu()) is not None:
+            cpu = chosen
+        elif target.is_native:
             cpu, features = binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten()
         triple = target.triple or binding.get_process_triple()
         machine = binding.Target.from_triple(triple).create_target_machine(

@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 _LABEL = re.compile(r"^\"?([A-Za-z_.][\w.$]*)\"?:")
 # Instructions of x86-64, in AT&T's syntax.
 _PUSH = re.compile(r"^\s+pushq")
-_ROOM = re.compile(r"^\s+(?:subq\s+\$|andq\s+\$-)(\d+), %rsp")
+_ROOM = re.compile(r"^\s+(?:subq\s+\$|addq\s+\$-|andq\s+\$-)(\d+), %rsp")
 _CALL = re.compile(r"^\s+(?:callq|jmp)\s+([A-Za-z_][\w.$]*)")
 _ANY_CALL = re.compile(r"^\s+callq\s+\*")
 _ADDRESS = re.compile(r"^\s+(?:leaq|movq)\s+([A-Za-z_][\w.$]*)(?:@GOTPCREL)?\(%rip\)")

@@ -33,7 +33,7 @@ class ObjectTarget(NamedTuple):
 
     @property
     def is_native(self) -> bool:
-        """Whether it is the processor of this machine."""
+        """Whether it is the processor of this machine, or as much of it as NNC_CPU says."""
         return not self.triple
 
     def machine(self, *backends: str) -> Target:

@@ -35,25 +35,26 @@ class Phases:
     @classmethod
     def of(cls, graph: Graph, domain: Domain, guarded: bool = False) -> Phases:
         """Returns the phases of a fused graph; without guards unless they are asked for."""
-        varies = _varying(graph, domain)
-        guards = _guards(graph, varies) if guarded else {}
+        sums = frozenset([node.outputs[0] for node in graph.nodes if is_reduction(node)])
+        varies = _varying(graph, domain, sums)
+        guards = _guards(graph, varies, sums) if guarded else {}
         rank = dict.fromkeys((*graph.inputs, *graph.constants), 0)
         is_settled = False
         while not is_settled:  # a condition may stand behind the reduction that it guards
             is_settled = True
             for node in graph.nodes:
                 out = node.outputs[0]
-                guard = guards.get(out) if is_reduction(node) else None
+                guard = guards.get(out) if out in sums else None
                 read = node.inputs if guard is None else (*node.inputs, guard.condition)
-                found = max([rank.get(s, 0) for s in read], default=0) + is_reduction(node)
+                found = max([rank.get(s, 0) for s in read], default=0) + (out in sums)
                 is_settled &= rank.get(out) in (found, None) and (guard is None or guard.condition in rank)
                 rank[out] = found
-        counts = [rank[node.outputs[0]] for node in graph.nodes if is_reduction(node)]
+        counts = [rank[symbol] for symbol in sums]
         counts += [rank[symbol] + 1 for symbol in graph.outputs if not domain.reduced.isdisjoint(domain.axes(symbol))]
         return cls(rank, varies, max(counts, default=0), guards)
 
 
-def _varying(graph: Graph, domain: Domain) -> dict[Symbol, bool]:
+def _varying(graph: Graph, domain: Domain, sums: frozenset[Symbol]) -> dict[Symbol, bool]:
     """Whether each symbol varies along the row."""
     reduced = domain.reduced
     varies = {x: not reduced.isdisjoint(domain.axes(x)) for x in (*graph.inputs, *graph.constants)}
@@ -62,13 +63,15 @@ def _varying(graph: Graph, domain: Domain) -> dict[Symbol, bool]:
         if is_counted(node):
             varies[out] = domain.axes(out)[node.params["axis"]] in reduced
         else:
-            varies[out] = not is_reduction(node) and any(varies[s] for s in node.inputs)
+            varies[out] = out not in sums and any(varies[s] for s in node.inputs)
     return varies
 
 
-def _guards(graph: Graph, varies: Mapping[Symbol, bool]) -> dict[Symbol, Guard]:
+def _guards(graph: Graph, varies: Mapping[Symbol, bool], sums: frozenset[Symbol]) -> dict[Symbol, Guard]:
     """Returns the guards of values that are read only in unusual cases."""
-    unusual = _unusual(graph, varies)
+    unusual = _unusual(graph, varies, sums)
+    if not unusual:
+        return {}
     needed: defaultdict[Symbol, set[Guard | None]] = defaultdict(set)
     for symbol in graph.outputs:
         needed[symbol].add(None)
@@ -84,7 +87,7 @@ def _guards(graph: Graph, varies: Mapping[Symbol, bool]) -> dict[Symbol, Guard]:
     return guards
 
 
-def _unusual(graph: Graph, varies: Mapping[Symbol, bool]) -> set[Guard]:
+def _unusual(graph: Graph, varies: Mapping[Symbol, bool], sums: frozenset[Symbol]) -> set[Guard]:
     """Returns the cases of choices between numbers of the row of which the other one is the usual one: it is made of numbers
     that the condition is made of, too. So a row whose sum of squares overflows is scaled. Of other choices nobody knows which
     case is usual.
@@ -96,7 +99,7 @@ def _unusual(graph: Graph, varies: Mapping[Symbol, bool]) -> set[Guard]:
     found: set[Guard] = set()
     for node in graph.nodes:
         out = node.outputs[0]
-        known[out] = frozenset([out]) if is_reduction(node) else frozenset().union(*(known[s] for s in node.inputs))
+        known[out] = frozenset([out]) if out in sums else frozenset().union(*(known[s] for s in node.inputs))
         if chooses(node) and not varies[node.inputs[0]]:
             condition, x, y = node.inputs
             found |= {

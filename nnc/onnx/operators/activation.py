@@ -16,7 +16,8 @@ from nnc.onnx.operators.table import operator, rows
 rows(
     {
         "Sigmoid": nn.sigmoid, "Relu": nn.relu, "Softplus": nn.softplus, "Softsign": lambda x: x / (1 + nnp.abs(x)),
-        "Mish": lambda x: x * nnp.tanh(nn.softplus(nnp.asarray(x))), "HardSwish": lambda x: x * nnp.clip(nnp.asarray(x) / 6 + 0.5, 0, 1),
+        "Mish": lambda x: x * nnp.tanh(nn.softplus(nnp.asarray(x))),
+        "HardSwish": lambda x: x * nnp.clip(nnp.asarray(x) / 6 + 0.5, 0, 1),
     }
 )  # fmt: skip
 

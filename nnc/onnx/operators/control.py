@@ -11,9 +11,9 @@ import nnc.numpy as nnp
 from nnc.errors import NncError
 from nnc.onnx.model import Node
 from nnc.onnx.operators.table import operator
-from nnc.onnx.values import ValueNeeded, integers, is_known, known
+from nnc.onnx.values import InputsNeeded, ValueNeeded, integers, is_known, known
 
-MOST_UNROLLED = 1000  # rounds of a loop that cannot be one of nnc's
+MOST_UNROLLED = 1000  # iterations of a loop that cannot be one of nnc's
 
 
 def _is_concrete(value: Any) -> bool:
@@ -67,7 +67,7 @@ def _traced_loop(body: Any, count: Any, condition: Any, state: tuple[Any, ...], 
 
     try:
         return tuple(nnc.while_loop(is_going, step, (nnp.asarray(0, dtype="int64"), goes_on, begin))[2])
-    except (NncError, ValueNeeded):  # the rounds one by one say what is wrong, if anything is
+    except (NncError, ValueNeeded, InputsNeeded):  # iterations one by one raise the error, if there is one
         return None
 
 
@@ -92,6 +92,16 @@ def _stacked(parts: list[Any]) -> Any:
     if not parts:
         return np.zeros((0,), np.float32)
     return (np if all(isinstance(part, np.ndarray) for part in parts) else nnp).stack(parts)
+
+
+def _rounds(step: Any, state: Any, xs: list[Any]) -> Any:
+    if xs[0].shape[0] > MOST_UNROLLED:
+        raise ValueError(f"more than {MOST_UNROLLED} rounds of a scan whose shapes change")
+    found = []
+    for index in range(xs[0].shape[0]):
+        state, ys = step(state, tuple(x[index] for x in xs))
+        found.append(ys)
+    return state, tuple(map(nnp.stack, zip(*found, strict=True)))
 
 
 @operator("Scan")
@@ -130,7 +140,10 @@ def _scan(node: Node, operands: Any, count: int) -> Any:
         return tuple(found[:carried]), tuple(found[carried:])
 
     state = tuple(nnp.asarray(value) for value in operands[:carried])
-    last, ys = nnc.scan(step, state, tuple(xs))
+    try:
+        last, ys = nnc.scan(step, state, tuple(xs))
+    except InputsNeeded:  # a shape within the body depends on the state, which the rounds one by one may know
+        last, ys = _rounds(step, state, xs)
     placed, flipped = setting("scan_output_axes", [0] * outputs), setting("scan_output_directions", [0] * outputs)
     found = [
         nnp.moveaxis(nnp.flip(y, axis=0) if is_reversed else y, 0, axis)

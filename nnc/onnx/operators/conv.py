@@ -105,7 +105,9 @@ def _interpolated(x: Any, places: list[Any]) -> Any:
     lows = [nnp.floor(place) for place in places]
     total: Any = 0
     for corner in itertools.product((0, 1), repeat=len(sizes)):
-        index, weight, is_inside = 0, 1.0, True
+        index: Any = 0
+        weight: Any = 1.0
+        is_inside: Any = True
         for place, low, step, size in zip(places, lows, corner, sizes, strict=True):
             at = low + step
             weight = weight * (1 - nnp.abs(place - at))

@@ -35,7 +35,7 @@ def identity(node: Node, x: Any) -> Any:
 
 
 def divide(x: Any, y: Any) -> Any:
-    """Division; that of integers leaves off what is behind the point, unlike Python's."""
+    """Divides; integers are rounded towards 0, unlike Python's."""
     kind = np.dtype(x.dtype).kind
     if kind == "u":
         return nnp.floor_divide(x, y)
@@ -184,9 +184,9 @@ def cast_to(x: Any, dtype: np.dtype[Any], saturates: bool = True, rounding: str 
     if nnc_has(source) and nnc_has(dtype):
         return nnp.astype(x, dtype)
     values = known(x, f"a cast from {source.name} to {dtype.name}")
-    if dtype == object:
+    if dtype.kind == "O":
         return np.array([_as_text(value) for value in values.ravel()], object).reshape(values.shape)
-    if source == object:
+    if source.kind == "O":
         numbers = [_as_number(text, dtype) for text in values.ravel()]
         return np.array(numbers).reshape(values.shape).astype(dtype)
     if nnc_has(dtype):
@@ -197,7 +197,7 @@ def cast_to(x: Any, dtype: np.dtype[Any], saturates: bool = True, rounding: str 
 def to_few_bits(values: np.ndarray[Any, Any], dtype: np.dtype[Any], saturates: bool, rounding: str = "up") -> Any:
     """Converts to a type of 8 bits or fewer. Numbers beyond its range become its largest ones, or as IEEE 754 has it."""
     if "int" in dtype.name:
-        bounds = ml_dtypes.iinfo(dtype)
+        bounds: Any = ml_dtypes.iinfo(dtype)  # type: ignore[no-untyped-call]
         wide = values.astype(np.float64 if values.dtype.kind == "f" or not nnc_has(values.dtype) else values.dtype)
         if wide.dtype.kind == "f":
             return wide.astype(np.int64).astype(dtype)
@@ -206,7 +206,7 @@ def to_few_bits(values: np.ndarray[Any, Any], dtype: np.dtype[Any], saturates: b
     wide = values.astype(np.float32)
     if dtype.name == "float8_e8m0fnu":
         return _to_exponents(wide, dtype, saturates, rounding)
-    limits = ml_dtypes.finfo(dtype)
+    limits: Any = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
     if saturates or dtype.name.startswith("float4"):
         wide = np.where(np.isnan(wide), wide, np.clip(wide, float(limits.min), float(limits.max)))
     return wide.astype(dtype)
@@ -216,7 +216,8 @@ def _to_exponents(wide: np.ndarray[Any, Any], dtype: np.dtype[Any], saturates: b
     """Converts to powers of 2: that above, that below, or the nearest."""
     with np.errstate(divide="ignore", invalid="ignore"):
         exponents = np.log2(np.abs(wide.astype(np.float64)))
-    turned = {"up": np.ceil, "down": np.floor, "nearest": lambda e: np.floor(e + np.log2(4 / 3))}[rounding](exponents)
+    turns: dict[str, Any] = {"up": np.ceil, "down": np.floor, "nearest": lambda e: np.floor(e + np.log2(4 / 3))}
+    turned = turns[rounding](exponents)
     bits = np.where(
         np.isnan(wide), 255, np.clip(np.nan_to_num(turned, neginf=-127), -127, 127 if saturates else 128) + 127
     )

@@ -53,11 +53,13 @@ def _inside(place: Any, size: int, padding: str, aligned: bool) -> Any:
 
 def _read(x: Any, places: list[Any], mode: str, padding: str, aligned: bool) -> Any:
     sizes, lead = x.shape[2:], x.shape[:2]
-    flat, total = nnp.reshape(x, (*lead, -1)), None
+    flat = nnp.reshape(x, (*lead, -1))
+    total: Any = None
     taps = {"nearest": [0], "linear": [0, 1], "cubic": [-1, 0, 1, 2]}[mode]
     bases = [nnp.round(place) if mode == "nearest" else nnp.floor(place) for place in places]
     for offsets in itertools.product(taps, repeat=len(sizes)):
-        index, weight, inside = 0, None, None
+        index: Any = 0
+        weight, inside = None, None
         for place, base, offset, size in zip(places, bases, offsets, sizes, strict=True):
             at = base + offset
             if mode != "nearest":
@@ -209,7 +211,8 @@ def non_max_suppression(
 def _suppress(boxes: Any, scores: Any, count: int, limit: float, floor: float) -> list[int]:
     order = np.argsort(-scores, kind="stable")
     order = order[scores[order] > floor]
-    areas, kept = np.prod(boxes[:, 2:] - boxes[:, :2], axis=1), []
+    areas = np.prod(boxes[:, 2:] - boxes[:, :2], axis=1)
+    kept: list[int] = []
     while order.size and len(kept) < count:
         best, order = int(order[0]), order[1:]
         kept.append(best)

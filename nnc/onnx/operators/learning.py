@@ -9,7 +9,7 @@ import numpy as np
 import nnc.numpy as nnp
 from nnc.onnx.model import Node
 from nnc.onnx.operators.table import operator
-from nnc.onnx.values import known
+from nnc.onnx.values import check_known, known
 
 ML, TRAINING = "ai.onnx.ml", "ai.onnx.preview.training"
 
@@ -31,13 +31,8 @@ def label_encoder(node: Node, x: Any) -> Any:
         words = node.attributes["classes_strings"]
         keys, values = (words, range(len(words))) if x.dtype == object else (range(len(words)), words)
     defaults = {"string": "_Unused", "int64": -1, "float": -0.0}
-    kind = (
-        "string"
-        if isinstance(list(values)[0], str)
-        else "float"
-        if isinstance(list(values)[0], (float, np.floating))
-        else "int64"
-    )
+    first = next(iter(values))
+    kind = "string" if isinstance(first, str) else "float" if isinstance(first, (float, np.floating)) else "int64"
     default = node.attributes.get("default_tensor", node.attributes.get(f"default_{kind}", defaults[kind]))
     default = default.reshape(-1)[0] if isinstance(default, np.ndarray) else default
     table = dict(zip((_hashable(key) for key in keys), values, strict=True))
@@ -65,8 +60,8 @@ def binarizer(node: Node, x: Any) -> Any:
 
 @operator("TreeEnsemble", domain=ML)
 def tree_ensemble(node: Node, x: Any) -> Any:
-    """Walks each tree for all rows at once; as many steps as the deepest tree has levels."""
-    get = node.attributes
+    """Walks each tree, row by row."""
+    get: Any = node.attributes
     modes = np.asarray(get["nodes_modes"])
     splits, features = np.asarray(get["nodes_splits"]), np.asarray(get["nodes_featureids"])
     true, false = np.asarray(get["nodes_truenodeids"]), np.asarray(get["nodes_falsenodeids"])
@@ -75,16 +70,20 @@ def tree_ensemble(node: Node, x: Any) -> Any:
     missing = np.asarray(get.get("nodes_missing_value_tracks_true", np.zeros(len(modes))), bool)
     members = _members(get.get("membership_values"), modes)
     values = known(x, "the rows of TreeEnsemble")
-    sums = [[[] for _ in range(get["n_targets"])] for _ in values]
+    check_known(8 * len(values) * get["n_targets"], "the sums of TreeEnsemble")
+    sums: list[list[list[Any]]] = [[[] for _ in range(get["n_targets"])] for _ in values]
     for row, numbers in enumerate(values):
         for at in get["tree_roots"]:
-            is_leaf = False
-            while not is_leaf:
+            for _ in modes:
                 goes = _goes(modes[at], numbers[features[at]], splits[at], members.get(at), missing[at])
-                is_leaf = bool(true_leaf[at] if goes else false_leaf[at])
+                is_leaf = true_leaf[at] if goes else false_leaf[at]
                 at = true[at] if goes else false[at]
+                if is_leaf:
+                    break
+            else:
+                raise ValueError("a tree of TreeEnsemble leads back to itself")
             sums[row][targets[at]].append(weights[at])
-    joins = {
+    joins: dict[int, Any] = {
         0: lambda v: np.mean(v) if v else 0,
         1: lambda v: np.sum(v),
         2: lambda v: min(v, default=0),

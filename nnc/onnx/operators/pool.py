@@ -61,7 +61,7 @@ def average_pool(node: Node, x: Any) -> Any:
 
 
 def _padded_counts(windows: Windows, sizes: Any) -> Any:
-    """Returns how many elements of each window are elements or padding; what lies behind the padding does not count."""
+    """Returns how many elements of each window are elements or padding; places behind the padding do not count."""
     total = np.ones((), np.int64)
     for axis, (size, count) in enumerate(zip(sizes, windows.counts(sizes), strict=True)):
         begins = np.arange(count)[:, None] * windows.strides[axis] - windows.pads[axis][0]

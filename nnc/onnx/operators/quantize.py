@@ -66,7 +66,7 @@ def quantize(node: Node, x: Any, scale: Any, zero: Any = None) -> Any:
 
 def saturated(x: Any, dtype: np.dtype[Any]) -> Any:
     """Converts whole numbers; those beyond the range become its ends."""
-    limits = ml_dtypes.iinfo(dtype)
+    limits: Any = ml_dtypes.iinfo(dtype)  # type: ignore[no-untyped-call]
     inside = nnp.clip(x, int(limits.min), int(limits.max))
     if nnc_has(dtype):
         return nnp.astype(nnp.astype(inside, "int32"), dtype)

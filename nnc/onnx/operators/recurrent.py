@@ -38,7 +38,7 @@ def _activations(node: Node, directions: int) -> list[list[Function]]:
     """Returns the activation functions of each direction. Alphas and betas are listed for those alone that have some."""
     names = node.attributes.get("activations") or _DEFAULTS[node.operator] * directions
     alphas, betas = list(node.attributes.get("activation_alpha", [])), list(node.attributes.get("activation_beta", []))
-    found = []
+    found: list[Callable[..., Any]] = []
     for name in names:
         title = next(known for known in _ACTIVATIONS if known.lower() == name.lower())
         function, alpha, beta = _ACTIVATIONS[title]

@@ -26,7 +26,7 @@ def _least(x: Any, *, axis: Any, keepdims: bool) -> Any:
 def _extreme(function: Reduction, x: Any, sign: int, axis: Any, keepdims: bool) -> Any:
     """The extreme number; of none, the farthest number of the dtype on the other side."""
     dtype = np.dtype(x.dtype)
-    if dtype == bool:
+    if dtype.kind == "b":
         return nnp.astype(_extreme(function, nnp.astype(x, "uint8"), sign, axis, keepdims), "bool")
     if dtype.kind in "iu":
         limits = np.iinfo(dtype)

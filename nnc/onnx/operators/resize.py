@@ -11,7 +11,7 @@ import numpy as np
 import nnc.numpy as nnp
 from nnc.onnx.model import Node
 from nnc.onnx.operators.table import operator
-from nnc.onnx.values import integers, known
+from nnc.onnx.values import check_known, integers, known
 
 NDArray = np.ndarray[Any, Any]
 
@@ -56,7 +56,7 @@ def _resize(
     dtype, outside = np.dtype(x.dtype), np.zeros((), bool)
     mode = node.attributes.get("mode", "nearest")
     x = nnp.asarray(x)
-    wide = x if dtype.kind == "f" and dtype.itemsize >= 4 or mode == "nearest" else nnp.astype(x, "float32")
+    wide = x if (dtype.kind == "f" and dtype.itemsize >= 4) or mode == "nearest" else nnp.astype(x, "float32")
     for place, (axis, factor) in enumerate(zip(along, factors, strict=True)):
         size = x.shape[axis]
         count = sizes[place] if sizes else math.floor(size * factor)
@@ -84,6 +84,7 @@ def _resize(
 
 def _places(where: str, count: int, size: int, factor: float, span: tuple[float, float] | None) -> NDArray:
     """Returns where each output lies among the elements of the operand."""
+    check_known(8 * count, "a side of the result of Resize")
     i = np.arange(count, dtype=np.float64)
     if where == "align_corners":
         return i * (size - 1) / (factor * size - 1) if factor * size > 1 else i * 0
@@ -116,6 +117,7 @@ def _weights(node: Node, mode: str, at: NDArray, size: int, factor: float) -> ND
     radius = (1 if mode == "linear" else 2) / shrink
     a, excludes = node.attributes.get("cubic_coeff_a", -0.75), bool(node.attributes.get("exclude_outside", 0))
     first = np.floor(at) + 1 - math.ceil(radius)
+    check_known(8 * len(at) * size, "the matrix of Resize")
     matrix, total = np.zeros((len(at), size)), np.zeros(len(at))
     for tap in range(2 * math.ceil(radius)):
         place = first + tap

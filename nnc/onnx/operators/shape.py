@@ -12,7 +12,7 @@ import nnc
 import nnc.numpy as nnp
 from nnc.onnx.model import Node, dtype_of
 from nnc.onnx.operators.table import operator
-from nnc.onnx.values import integers, known
+from nnc.onnx.values import check_known, integers, known
 
 
 def axes_of(node: Node, axes: Any) -> list[int] | None:
@@ -154,7 +154,8 @@ def arange(node: Node, start: Any, limit: Any, delta: Any) -> Any:
 @operator("EyeLike")
 def eye_like(node: Node, x: Any) -> Any:
     dtype = dtype_of(node.attributes["dtype"]) if "dtype" in node.attributes else x.dtype
-    return nnp.eye(*x.shape, k=node.attributes.get("k", 0), dtype=dtype)
+    rows, columns = x.shape
+    return nnp.eye(rows, columns, k=node.attributes.get("k", 0), dtype=dtype)
 
 
 @operator("Trilu")
@@ -193,6 +194,7 @@ def _pad(node: Node, x: Any, pads: Sequence[int], value: Any, axes: Sequence[int
 @operator("OneHot")
 def one_hot(node: Node, indices: Any, depth: Any, values: Any) -> Any:
     (count,) = integers(depth, "the depth of OneHot")
+    check_known(8 * count, "an axis of OneHot")
     axis = node.attributes.get("axis", -1) % (len(indices.shape) + 1)
     places = nnp.expand_dims(nnp.astype(indices, "int64"), axis)
     order = np.arange(count).reshape([count if a == axis else 1 for a in range(len(indices.shape) + 1)])

@@ -9,7 +9,7 @@ import numpy as np
 import nnc.numpy as nnp
 from nnc.onnx.model import Node, dtype_of
 from nnc.onnx.operators.table import operator
-from nnc.onnx.values import integers, known
+from nnc.onnx.values import check_known, integers, known
 
 
 @operator("DFT", since=17)
@@ -45,6 +45,7 @@ def stft(node: Node, signal: Any, step: Any, window: Any = None, length: Any = N
     (stride,) = integers(step, "the step of STFT")
     size = integers(length, "the length of STFT")[0] if length is not None else window.shape[0]
     count = (signal.shape[1] - size) // stride + 1
+    check_known(8 * max(count, 0) * size, "the places of STFT", signal.size)
     places = np.arange(count)[:, None] * stride + np.arange(size)
     frames = nnp.take(signal, places, axis=1)  # (batch, frames, size, 1 or 2)
     if window is not None:
@@ -69,6 +70,7 @@ _COSINES = {
 def cosine_window(node: Node, size: Any) -> Any:
     (count,) = integers(size, f"the size of {node.operator}")
     first, second, third = _COSINES[node.operator]
+    check_known(8 * count, f"the result of {node.operator}")
     periods = count if node.attributes.get("periodic", 1) else count - 1
     angle = 2 * np.pi * np.arange(count) / periods
     found = first - second * np.cos(angle) + third * np.cos(2 * angle)
@@ -81,6 +83,7 @@ def mel_weights(node: Node, bins: Any, length: Any, rate: Any, low: Any, high: A
     what = "the settings of MelWeightMatrix"
     (count,), (size,), (sampled,) = integers(bins, what), integers(length, what), integers(rate, what)
     begin, end = (float(known(edge, what).reshape(())) for edge in (low, high))
+    check_known(8 * (size // 2 + 1 + 2) * (count + 2), "the result of MelWeightMatrix")
     mels = _mel(begin) + np.arange(count + 2) * (_mel(end) - _mel(begin)) / (count + 2)
     edges = np.floor((size + 1) * (700 * (10 ** (mels / 2595) - 1)) / sampled).astype(np.int64)
     found = np.zeros((size // 2 + 1, count))

@@ -27,7 +27,7 @@ def _operands(k: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> Operands:
         [0.75, 1.  , 1.  ]
     sf: 1 below 0, p below 1, else 0
         [0.25, 0.  , 0.  ]
-    ppf: 0 up to 1 − p, else 1
+    ppf: 0 up to 1 − p, else 1; -1 at 0, as in SciPy
         [0., 1.]
     """
     return k, p, loc
@@ -44,4 +44,6 @@ logpmf = _FAMILY.make("logpmf", lambda k, p: xlogy(k, p) + xlog1py(1 - k, -p))
 pmf = _FAMILY.make("pmf", lambda k, p: el.where(k > 0, p, 1 - p))
 cdf = _FAMILY.make("cdf", lambda k, p: 1 - p + 0 * k)
 sf = _FAMILY.make("sf", lambda k, p: p + 0 * k)
-ppf = _FAMILY.make_quantile("ppf", _quantile_operands, lambda q, p: el.where(q <= 1 - p, 0.0, 1.0))
+ppf = _FAMILY.make_quantile(
+    "ppf", _quantile_operands, lambda q, p: el.where(q <= 1 - p, el.where(q <= 0, -1.0, 0.0), 1.0)
+)

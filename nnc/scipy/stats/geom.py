@@ -16,10 +16,10 @@ def _log_mass(k: Array, p: Array) -> Array:
 
 
 def _ppf(q: Array, p: Array) -> Array:
-    """Returns the least count whose cdf is q; the one before where the quotient was rounded up."""
+    """Returns the least count whose cdf is q, 0 for 0; the one before where the quotient was rounded up."""
     k = el.maximum(el.ceil(el.log1p(-q) / el.log1p(-p)), 1)
     before = -el.expm1((k - 1) * el.log1p(-p))
-    return el.where(el.logical_and(k > 1, before >= q), k - 1, k)
+    return el.where(el.logical_or(q <= 0, el.logical_and(k > 1, before >= q)), k - 1, k)
 
 
 def _operands(k: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> Operands:

@@ -103,7 +103,7 @@ class BoundInterpreter(ReferenceInterpreter):
         except Exception:  # the operands leave the domain
             return None
         rounded = [
-            np.zeros(x.shape) if moves else _rounding(x, y) + self._flushed(x, y)
+            self._flushed(x, y, 1.0) if moves else _rounding(x, y) + self._flushed(x, y)
             for x, y in zip(found, center, strict=True)
         ]
         return [self._kept(x, y, error + own) for x, y, error, own in zip(found, center, moved, rounded, strict=True)]
@@ -122,10 +122,10 @@ class BoundInterpreter(ReferenceInterpreter):
         most = np.max(size, where=np.isfinite(size), initial=0.0)
         return np.asarray(error + unit * most * max(x.shape, default=1) ** 0.5)
 
-    def _flushed(self, x: NDArray, wide: NDArray) -> NDArray:
+    def _flushed(self, x: NDArray, wide: NDArray, within: float = _WITHIN) -> NDArray:
         """The bound of the loss where numbers as small as these, or parts of their sums, are taken as 0."""
-        small = smallest(x.dtype, self.flushes) if is_inexact(x) else 0.0
-        return np.where(np.abs(wide) < _WITHIN * small, _WITHIN * small, 0.0) if small else np.zeros(x.shape)
+        small = within * smallest(x.dtype, self.flushes) if is_inexact(x) else 0.0
+        return np.where(np.abs(wide) < small, small, 0.0)
 
     def _moved(
         self, command: Command, wide: Sequence[NDArray], params: Any, errors: Sequence[NDArray], center: list[NDArray]

@@ -20,7 +20,7 @@ from nnc.errors import NncError
 from nnc.graph import COMMANDS
 from nnc.testing.fuzz.check import Finding, Unsupported, check
 from nnc.testing.fuzz.generate import generate
-from nnc.testing.fuzz.modes import MODES, Mode
+from nnc.testing.fuzz.modes import FORWARD, MODES, Mode
 from nnc.testing.fuzz.offer import Offer
 from nnc.testing.fuzz.offers import all_offers
 from nnc.testing.fuzz.program import Program, program_source, walk
@@ -129,9 +129,7 @@ def run_program(
         report.findings.append(f"# {origin}: nnc refuses to trace it: {error}\n\n{program_source(program)}")
         return report
     seen: set[str] = set()
-    fitting = [mode for mode in settings.chosen_modes() if mode.applies(subject)]
-    rng = random.Random(f"{settings.seed} {index}")
-    for mode in rng.sample(fitting, min(MODES_EACH, len(fitting))):
+    for mode in _drawn_modes(settings, index, subject):
         start(mode.name)
         try:
             finding = check(subject, mode, seen, partial(start, mode.name))
@@ -145,6 +143,18 @@ def run_program(
             break
     report.commands.update(seen | {step.call for step in walk(program.body.steps)})
     return report
+
+
+def _drawn_modes(settings: Settings, index: int, subject: Subject) -> list[Mode]:
+    """Some of the modes that fit a program; where it has derivative rules of its own, one of them differentiates it."""
+    fitting = [mode for mode in settings.chosen_modes() if mode.applies(subject)]
+    rng = random.Random(f"{settings.seed} {index}")
+    found = rng.sample(fitting, min(MODES_EACH, len(fitting)))
+    deriving = [mode for mode in fitting if mode.name not in FORWARD]
+    has_rules = any("custom_" in call for call in subject.program.calls())
+    if has_rules and deriving and not any(mode in deriving for mode in found):
+        found[0] = rng.choice(deriving)
+    return found
 
 
 def origin_of(settings: Settings, index: int) -> str:

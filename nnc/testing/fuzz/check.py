@@ -19,7 +19,15 @@ from nnc.graph import run_passes
 from nnc.lower.phases import SIMPLIFYING, names_of
 from nnc.testing.fuzz.bounds import with_bounds
 from nnc.testing.fuzz.modes import FORWARD, Mode
-from nnc.testing.fuzz.reference import by_reference, epsilon, is_inexact, largest, smallest, smallest_normal
+from nnc.testing.fuzz.reference import (
+    by_reference,
+    epsilon,
+    is_inexact,
+    largest,
+    largest_number,
+    smallest,
+    smallest_normal,
+)
 from nnc.testing.fuzz.subject import NDArray, Subject, execute, run_leaves
 
 _MARGIN = 16.0  # times the largest of a few random errors: the worst error of all is no larger
@@ -144,7 +152,8 @@ def _beyond_bounds(subject: Subject, mode: Mode, found: Sequence[NDArray]) -> Fi
         kind = np.complex128 if dtypes.is_complex(x.dtype) else np.float64
         with np.errstate(all="ignore"):
             away = np.abs(x.astype(kind) - exact)
-            wrong = ~((away <= bound) | np.isinf(error) | ~np.isfinite(exact))
+            overflows = np.isinf(x) & (np.abs(exact) > largest_number(x.dtype))  # in the dtype that a weak value shows
+            wrong = ~((away <= bound) | np.isinf(error) | ~np.isfinite(exact) | overflows)
         if np.any(wrong):
             y = exact.astype(kind)
             finding = _describe(mode.name, i, x, y.astype(x.dtype), bound.astype(np.float64) / _MARGIN, wrong)

@@ -336,6 +336,8 @@ def generate(seed: Sequence[int], offers: Sequence[Offer], first: Sequence[Offer
     g.offers = offers
     steps += g.burst() if rng.random() < 0.3 else []
     steps += g.steps(rng.randint(0, 8))
+    last = g.forced("named") if rng.random() < 0.1 else None
+    steps += [last] if last is not None else []
     made = [name for step in steps for name in step.defines]
     made = [name for name in made if name in g.visible] or [g.inputs[0].name]
     read = set().union(*(step.reads for step in steps))

@@ -56,7 +56,9 @@ class _Row:
         if not self.thread.is_alive():
             self.thread.start()
         self.turn.set()
-        self.back.wait()
+        if not self.back.wait(self.lockstep.patience):
+            self.done = True  # nobody waits for it again
+            raise RowsDisagreeError(f"row {self.index} comes to no collective within {self.lockstep.patience:g} s")
         self.back.clear()
 
     def meet(self, name: str, meet: Meet, value: Any) -> Any:
@@ -71,9 +73,10 @@ class _Row:
 
 
 class Lockstep:
-    """The named axes around the code that runs, by its thread."""
+    """The named axes around the code that runs, by its thread; a row that takes longer than `patience` seconds is given up."""
 
-    def __init__(self) -> None:
+    def __init__(self, patience: float = 30.0) -> None:
+        self.patience = patience
         self.rows_of_threads: dict[int, _Row] = {}
         self.sizes: dict[
             str, int
@@ -102,6 +105,8 @@ class Lockstep:
                 if not row.done and row.thread.is_alive():
                     row.abandoned = True
                     row.advance()
+                if row.thread.is_alive():
+                    row.thread.join(0.1)  # it ends at once, but for one that was given up
 
     def _answer(self, name: str | None, rows: Sequence[_Row], around: _Row | None) -> None:
         requests = [row.request for row in rows if row.request is not None]

@@ -53,7 +53,8 @@ def named(g: Any) -> Step | None:
         steps += [inner] if inner is not None else []
     g.is_mapped = mapped
     own = [*(n for step in reversed(steps) for n in step.defines), *params]
-    others = list(dict.fromkeys([own[0], *(g.rng.choice(own) for _ in range(g.rng.randint(0, 2)))]))
+    ruled = with_rule.defines if with_rule is not None else ()
+    others = list(dict.fromkeys([own[0], *ruled, *(g.rng.choice(own) for _ in range(g.rng.randint(0, 2)))]))
     block = Block(tuple(params), tuple(steps), tuple(others))
     places = ", ".join(f"{{{i + 1}}}" for i in range(len(operands)))
     call = f"nnc.vmap({{0}}, in_axes={tuple(axes)}, axis_name={name!r})({places})"

@@ -141,13 +141,20 @@ class Place:
         return frozenset(axis for axis in self.axes if any(axis not in axes for axes in outputs if axes is not None))
 
     def is_probed(self) -> bool:
-        """Whether a rule of the function, which calls it, is asked for the axes of its results."""
-        trace = get_context().staging
+        """Whether a rule of the function, which calls it, is asked for the axes of its results. Functions of one text count as
+        one, such as Bessel functions, whose rules call those of the next order.
+        """
+        trace, own = get_context().staging, _text_of(self.function)
         while trace is not None:
-            if getattr(trace, "probes", None) is self.function:
+            probed = getattr(trace, "probes", None)
+            if probed is not None and _text_of(probed) is own:
                 return True
             trace = getattr(trace, "outer", None)
         return False
+
+
+def _text_of(function: Any) -> Any:
+    return getattr(function.fun, "__code__", function)
 
 
 Present = dict[NamedAxis, NamedAxis]  # axes by those that were bound at the call

@@ -23,6 +23,7 @@ from nnc.graph import Command, Graph, TensorSpec, bind, spec_of
 from nnc.graph.registry import derivative
 from nnc.trace.core.axes import Axes, align, varying_over
 from nnc.trace.core.backward import fill, fill_cotangents, push_graph
+from nnc.trace.core.curves import base_of, curve, is_nested
 from nnc.trace.core.powers import WATCHED, Operand, Origin, Root, Roots
 from nnc.trace.core.square_roots import bind_with_squares
 from nnc.trace.core.staging import Staged, StagingTrace
@@ -93,43 +94,52 @@ class DualTrace:
             roots = Roots(command, tuple(map(Operand, primals, tangents, origins)), params)
         source = get_context().source
         if source is not None:
-            outputs, out_tangents = self._push(command, primals, tangents, params, graphs, roots)
+            outputs, out_tangents, is_smooth = self._push(command, primals, tangents, params, graphs, roots)
         else:
             source = user_source()
             with set_context(source=source):
-                outputs, out_tangents = self._push(command, primals, tangents, params, graphs, roots)
+                outputs, out_tangents, is_smooth = self._push(command, primals, tangents, params, graphs, roots)
+        origin: Origin = None
+        if roots is not None and outputs:
+            origin, tangent = roots.origin(), out_tangents[0]
+            may_be_curve = tangent is not None and not isinstance(origin, Root) and any(map(is_nested, primals))
+            base = base_of(roots, outputs[0]) if may_be_curve else None
+            if base is not None:
+                tangent, origin = curve(roots, base, outputs[0], tangent, is_smooth)
+                out_tangents = [tangent]
         results = [
             x
             if t is None or not dtypes.is_inexact(spec_of(x).dtype)
             else DualTracer(self, x, t, source, getattr(x, "weak", False))
             for x, t in zip(outputs, out_tangents, strict=True)
         ]
-        if roots is not None and results and type(results[0]) is DualTracer:
-            results[0].origin = roots.origin()
+        if origin is not None and type(results[0]) is DualTracer:
+            results[0].origin = origin
         return results
 
     def _push(
         self, command: Command, primals: tuple[Any, ...], tangents: tuple[Any, ...], params: dict[str, Any],
         graphs: tuple[Graph, ...], roots: Roots | None,
-    ) -> tuple[Sequence[Any], Sequence[Any]]:  # fmt: skip
+    ) -> tuple[Sequence[Any], Sequence[Any], bool]:  # fmt: skip
+        """Returns the results, their tangents, and whether these are those of a function that is known to be smooth."""
         rule = derivative.get(command, None)
         static = {**params, "graphs": graphs} if graphs else params
         joint = None if rule is None else rule.push if self.linear is None else rule.linearize
         if joint is not None:
-            return joint(primals, tangents, **static)
+            return (*joint(primals, tangents, **static), False)
         outputs = bind(command, primals, params, graphs)
         if roots is not None and outputs:  # a callback has none
             tangent = roots.tangent(outputs[0])
             if tangent is not NotImplemented:
-                return outputs, [tangent]
+                return outputs, [tangent], True
         if rule is None or rule.jvp is None:
             if any(dtypes.is_inexact(spec_of(x).dtype) for x in outputs):
                 problem = "this command has no derivative in this mode."
                 operands = {f"input {i}": x.spec for i, x in enumerate(primals)}
                 fix = "wrap its use in nnc.custom_jvp or nnc.custom_vjp, or its input in nnc.stop_gradient."
                 raise user_error(UnsupportedError, command.name, problem, operands=operands, fix=fix)
-            return outputs, [None] * len(outputs)
-        return outputs, rule.jvp(primals, tangents, tuple(outputs), **static)
+            return outputs, [None] * len(outputs), False
+        return outputs, rule.jvp(primals, tangents, tuple(outputs), **static), False
 
 
 class NamedDualTrace(DualTrace):

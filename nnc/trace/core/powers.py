@@ -58,7 +58,23 @@ class Sum(NamedTuple):
     made: Roots
 
 
-Origin = Root | Power | Sum | None
+class Curve(NamedTuple):
+    """A function of one square root.
+
+    Attributes:
+        made: the command that made it, with its operands.
+        base: the root.
+        slopes: returns the first and the second derivative along the root.
+        part: returns the factor of the tangent of the root's square in the tangent at 0.
+    """
+
+    made: Roots
+    base: Operand
+    slopes: Callable[[], tuple[Any, Any]]
+    part: Callable[[], Any]
+
+
+Origin = Root | Power | Sum | Curve | None
 """The facts about a dual tracer that derivatives at 0 ask for."""
 
 

@@ -76,7 +76,7 @@ class Carry:
             value = as_operand(leaf, self.where, f"the carry that {source} returns")
             want, have = argument_spec(first), argument_spec(value)
             weak = dtypes.joint_weakness([(want.dtype, is_weak(first)), (have.dtype, is_weak(value))])
-            if is_weak(value) and _keeps(first, want.dtype, value, have.dtype):
+            if is_weak(value) and keeps(first, want.dtype, value, have.dtype):
                 value, have = astype(value, want.dtype, self.where), have.update(dtype=want.dtype)
             turns = have.dtype != want.dtype or weak is not is_weak(first)
             if is_weak(first) and turns and have.shape == want.shape and takes(have.dtype, want.dtype):
@@ -111,7 +111,7 @@ def check_settings(where: str, left_name: str, left: FlatTree, right_name: str, 
         raise user_error(TreeError, where, problem, fix=fix)
 
 
-def _keeps(first: Any, own: dtypes.DType, value: Any, other: dtypes.DType) -> bool:
+def keeps(first: Any, own: dtypes.DType, value: Any, other: dtypes.DType) -> bool:
     """Whether the first value of a carry keeps its dtype `own` where a weak one of dtype `other` follows. Of two weak floats the
     wider dtype is kept.
     """

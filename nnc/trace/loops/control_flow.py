@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, overload
 
 import numpy as np
@@ -16,7 +16,7 @@ from nnc.calls.spelling import spelled
 from nnc.commands.elementwise import convert
 from nnc.commands.index import move_axis
 from nnc.commands.loop import ITERATION, while_
-from nnc.commands.promote import as_operand, is_weak, with_weakness
+from nnc.commands.promote import as_operand, astype, is_weak, with_weakness
 from nnc.commands.replay import check_strategy
 from nnc.commands.rules import check_axis
 from nnc.commands.shape import concatenate, flip, reshape, slice_, slice_axis
@@ -30,7 +30,7 @@ from nnc.trace.core.specs import argument_spec
 from nnc.trace.core.staging import stage
 from nnc.trace.core.vectorize import vmap
 from nnc.trace.loops.blocks import Blocks
-from nnc.trace.loops.carry import Carry
+from nnc.trace.loops.carry import Carry, keeps, takes
 from nnc.trace.loops.iterations import nodes_so_far
 from nnc.typing import ArrayLike, C, Leaf, R, X, Y
 
@@ -475,18 +475,27 @@ def associative_scan(fn: Callable[[X, X], X], elems: X, reverse: bool = False, a
     """
     check_callable(fn, "nnc.associative_scan")
     flat = FlatTree(elems)
-    values = [as_value(as_operand(leaf, "nnc.associative_scan", "elems")) for leaf in flat.dynamic]
+    leaves = [as_operand(leaf, "nnc.associative_scan", "elems") for leaf in flat.dynamic]
+    values, weak = [as_value(leaf) for leaf in leaves], [is_weak(leaf) for leaf in leaves]
     fronted = [move_axis(x, check_axis("nnc.associative_scan", axis, x.spec.ndim), 0) for x in values]
     _length("nnc.associative_scan", fronted, None)
     ordered = [flip(x, axes=(0,)) if reverse else x for x in fronted]
 
-    def combine(a: list[Value], b: list[Value]) -> list[Value]:
-        result = FlatTree(_call(fn, "nnc.associative_scan", "fn(a, b)", flat.build(a), flat.build(b)))
+    def apply(a: list[Value], b: list[Value]) -> FlatTree:
+        first, second = (flat.build([with_weakness(x, w) for x, w in zip(xs, weak, strict=True)]) for xs in (a, b))
+        result = FlatTree(_call(fn, "nnc.associative_scan", "fn(a, b)", first, second))
         if result.treedef != flat.treedef:
             raise tree.tree_mismatch(
                 "nnc.associative_scan", "elems", flat.build(a), "fn's result", result.build(result.dynamic)
             )
-        found = [as_value(x) for x in result.dynamic]
+        return result
+
+    def combine(a: list[Value], b: list[Value]) -> list[Value]:
+        result = apply(a, b)
+        found = [
+            as_value(astype(y, x.spec.dtype, "nnc.associative_scan") if w and is_weak(y) else y)
+            for x, w, y in zip(a, weak, result.dynamic, strict=True)
+        ]
         for path, x, y in zip(flat.paths(), a, found, strict=True):
             if spec_of(x) != spec_of(y):
                 raise user_error(
@@ -498,9 +507,32 @@ def associative_scan(fn: Callable[[X, X], X], elems: X, reverse: bool = False, a
                 )
         return found
 
+    while any(weak) and ordered[0].spec.shape[0] > 1:
+        heads = [slice_axis(x, 0, 0, 1) for x in ordered]
+        changed = _turned(ordered, weak, apply(heads, heads))
+        if not changed:
+            break
+        for i, (dtype, kind) in changed.items():
+            ordered[i], weak[i] = as_value(astype(ordered[i], dtype, "nnc.associative_scan")), kind
     scanned = _prefixes(combine, ordered)
     restored = [flip(x, axes=(0,)) if reverse else x for x in scanned]
-    return flat.build([move_axis(x, 0, axis % x.spec.ndim) for x in restored])
+    rows = [move_axis(x, 0, axis % x.spec.ndim) for x in restored]
+    return flat.build([with_weakness(x, w) for x, w in zip(rows, weak, strict=True)])
+
+
+def _turned(
+    xs: Sequence[Value], weak: Sequence[dtypes.Weakness], result: FlatTree
+) -> dict[int, tuple[dtypes.DType, dtypes.Weakness]]:
+    """Returns the dtypes and the weakness that weak elements take by a function's result."""
+    changed = {}
+    for i, (x, w, y) in enumerate(zip(xs, weak, result.dynamic, strict=True)):
+        own, other = x.spec.dtype, spec_of(y).dtype
+        kind = dtypes.joint_weakness([(own, w), (other, is_weak(y))])
+        if is_weak(y) and keeps(with_weakness(x, w), own, y, other):
+            other = own
+        if w and (other != own or kind is not w) and takes(other, own):
+            changed[i] = other, kind
+    return changed
 
 
 def _kind_of(result: Any) -> str:

@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.special
 
 import nnc
 import nnc.numpy as nnp
 from nnc.distributed import PartitionSpec, make_mesh, shard_map
+from nnc.scipy import special
 from nnc.scipy.optimize import minimize
 
 X, W = nnp.asarray([1.0, 2.0, 4.0]), nnp.asarray(3.0)
@@ -240,3 +242,10 @@ def test_outputs_vary_where_the_derivatives_of_rules_do(run: Callable[..., Any])
     scaled.defjvp(lambda p, t: (scaled(*p), (t[0] * place(), t[0])))
     check(scaled, 10, first)
     check(scaled, 7, second)
+
+
+def test_rules_that_call_functions_of_the_next_order_end() -> None:
+    f = lambda w: over("i", lambda x: x * over("j", lambda y: y * special.bessel_jn(w, v=1)[1], X), X).sum()
+    np.testing.assert_allclose(
+        np.asarray(nnc.value_and_grad(f)(W)), [49 * scipy.special.jvp(1, 3.0, n) for n in (0, 1)], rtol=1e-5
+    )

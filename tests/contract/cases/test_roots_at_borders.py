@@ -168,3 +168,56 @@ def test_unread_squares_leave_compiled_loops() -> None:
     left = run_passes(graph, names_of(SIMPLIFYING), Options())
     assert not {"square", "with_square"} & {node.command.name for node in left.walk()}
     np.testing.assert_array_equal(np.asarray(nnc.grad(loss)(f([1.0, 2.0]))), [0.5, 0.5])
+
+
+CURVES: dict[
+    str, tuple[Fun, float]
+] = {  # smooth functions of a root that no formula names, and their second derivatives at 0
+    "Matern 3/2": (lambda r: (1 + r) * nnp.exp(-r), -1),
+    "Matern 5/2": (lambda r: (1 + r + r * r / 3) * nnp.exp(-r), -1 / 3),
+    "Matern 7/2": (lambda r: (1 + r + 0.4 * r**2 + r**3 / 15) * nnp.exp(-r), -0.2),
+    "scaled": (lambda r: 3 - 2 * (1 + np.sqrt(5) * r + 5 * r**2 / 3) * nnp.exp(-np.sqrt(5) * r), 10 / 3),
+    "Wendland": (lambda r: nnp.maximum(1 - r, 0) ** 4 * (4 * r + 1), -20),
+    "quotient": (lambda r: (1 + r) / nnp.exp(r), -1),
+    "difference": (lambda r: nnp.exp(r) - r, 1),
+    "square": (lambda r: (nnp.exp(r) - 1) ** 2, 2),
+    "softplus": (lambda r: r + nnp.log1p(nnp.exp(-2 * r)), 1),
+    "a root times a function": (lambda r: 2 * nnp.exp(-r) * (1 + r * nnp.exp(r)), 2),
+    "no smooth one": (lambda r: nnp.exp(-r), 0),
+}
+WITH: dict[str, Callable[[Fun], Fun]] = {
+    "hessian": nnc.hessian,
+    "reverse over reverse": lambda f: nnc.jacrev(nnc.grad(f)),
+    "forward over forward": lambda f: nnc.jacfwd(nnc.jacfwd(f)),
+    "compiled": lambda f: nnc.compile(nnc.hessian(f)),
+    "mapped": lambda f: lambda v: nnc.vmap(nnc.hessian(f))(v[None])[0],
+    "a gradient of mapped ones": lambda f: lambda v: nnc.jacrev(lambda v: nnc.vmap(nnc.grad(f))(v[None])[0])(v),
+}
+
+
+@pytest.mark.parametrize("how", WITH)
+@pytest.mark.parametrize("kind", ["norm", "hypot", "sqrt"])
+def test_slopes_that_cancel_at_0_leave_the_second_derivative(kind: str, how: str) -> None:
+    for name, (smooth, want) in CURVES.items():
+        function = lambda v: nnp.sum(smooth(ROOTS[kind](v)))  # noqa: B023
+        np.testing.assert_array_equal(np.asarray(nnc.grad(function)(f([0.0, 0.0]))), 0)
+        found = np.asarray(WITH[how](function)(f([0.0, 0.0])))
+        if kind == "sqrt" and (name == "no smooth one" or how == "forward over forward"):
+            assert not np.any(np.diag(found) == 0)  # infinite, or NaN: the slope of a square root is infinite at 0
+        else:
+            np.testing.assert_allclose(found, want * EYE, atol=1e-12, err_msg=name)
+        if how == "hessian":
+            elsewhere = np.asarray(WITH[how](function)(f([0.3, -0.4])))
+            r, u = f(0.5), np.array([0.6, -0.8])
+            first = nnc.grad(smooth)(r).item()
+            second = nnc.grad(nnc.grad(smooth))(r).item()
+            want_there = second * np.outer(u, u) + first / 0.5 * (EYE - np.outer(u, u))
+            np.testing.assert_allclose(elsewhere, want_there, rtol=1e-10, atol=1e-12, err_msg=name)
+
+
+def test_kernels_between_points_have_their_covariances_of_slopes() -> None:
+    kernel = lambda a, b: CURVES["Matern 3/2"][0](nnp.linalg.norm(a - b))
+    x = f([1.0, 2.0])
+    np.testing.assert_allclose(np.asarray(nnc.jacfwd(nnc.grad(kernel, 1), 0)(x, x)), EYE)
+    elements = lambda x: nnp.sum((1 + abs(x)) * nnp.exp(-abs(x)))
+    np.testing.assert_allclose(np.asarray(nnc.hessian(elements)(f([0.0, 0.0]))), -EYE)

@@ -225,3 +225,21 @@ def test_lines_between_numbers_whose_distance_overflows() -> None:
     )
     slope = nnc.grad(lambda y: nnp.sum(nnp.interp(places, np.array([0.0, 1.0]), y)))
     np.testing.assert_allclose(slope(nnp.asarray([-most, most], "float64")), [2.5, 2.5])
+
+
+@pytest.mark.parametrize("run", [lambda f: f, nnc.compile], ids=["eager", "compiled"])
+def test_complex_squares_reciprocals_and_logarithms_at_the_ends_of_the_range(run: Any) -> None:
+    for dtype, big in (("complex64", 1e30), ("complex128", 1e200)):
+        z = np.array([big + 1j * big, big - 1j * big, complex(np.inf, 1)], dtype)
+        square = np.asarray(run(nnp.square)(z))
+        np.testing.assert_array_equal(square.real, [0, 0, np.inf])
+        np.testing.assert_array_equal(square.imag, [np.inf, -np.inf, np.inf])
+        near = np.array([complex(1.25, 1.25 * (1 - 2**-20)), 3 - 4j], dtype)
+        wanted = [1.25**2 * (1 - (1 - 2**-20) ** 2), -7]
+        np.testing.assert_allclose(np.asarray(run(nnp.square)(near)).real, wanted, rtol=1e-6)
+        turned = np.array([complex(x, y) for x in (3.0, -3.0, 0.5) for y in (0.0, -0.0, 2.0)], dtype)
+        inverse = np.asarray(run(nnp.reciprocal)(turned))
+        np.testing.assert_array_equal(np.signbit(inverse.imag), ~np.signbit(turned.imag))
+        np.testing.assert_allclose(inverse, np.reciprocal(turned), rtol=1e-6)
+    tiny = np.array([complex(5e-324, 5e-324), complex(1e-310, 3e-310), complex(0, 1e-320), complex(3e-305, 4e-305)])
+    np.testing.assert_allclose(np.asarray(run(nnp.log)(tiny)), np.log(tiny), rtol=1e-15)

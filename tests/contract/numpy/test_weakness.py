@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -207,3 +208,55 @@ def test_weak_values_keep_their_weakness_in_dynamic_graphs() -> None:
     for _ in range(4):
         found = graph.evaluate(f, 0.1, graph.variable(nnp.ones(1, "float64")))
         assert found.dtype == nnp.float64 and float(found[0]) == 0.1
+
+
+INDEXED: dict[str, Callable[[Any, Any], Any]] = {  # of a weak array, by an index
+    "index": lambda x, i: x[i],
+    "indices": lambda x, i: x[i + nnp.arange(2)],
+    "take": nnp.take,
+    "set": lambda x, i: x.at[i].set(5),
+    "add": lambda x, i: x.at[i].add(1),
+    "take_along_axis": lambda x, i: nnp.take_along_axis(x, i + nnp.arange(2), 0),
+    "roll": nnp.roll,
+    "choose": lambda x, i: nnp.choose(i, [x, x]),
+    "where": lambda x, i: nnp.where(x > i, x, 3),
+}
+
+
+@pytest.mark.parametrize("number", [3, 3.0, 3j])
+@pytest.mark.parametrize("name", INDEXED)
+def test_indices_do_not_make_weak_values_strong(name: str, number: complex) -> None:
+    if name == "where" and isinstance(number, complex):
+        return
+    x, f = nnp.stack([number, number * 2, number]), INDEXED[name]
+    for run in (f, nnc.compile(f), lambda x, i: nnc.vmap(lambda i: f(x, i))(nnp.stack([i, i]))[0]):
+        assert run(x, nnp.asarray(1)).weak
+
+
+MASKED: dict[str, Callable[[Any, Any], Any]] = {  # with a value that stands for elements that do not count
+    "sum": lambda x, m: nnp.sum(x, where=m),
+    "prod": lambda x, m: nnp.prod(x, where=m),
+    "mean": lambda x, m: nnp.mean(x, where=m),
+    "max": lambda x, m: nnp.max(x, where=m, initial=0),
+    "min": lambda x, m: nnp.min(x, initial=0),
+    "tril": lambda x, m: nnp.tril(x[None] * x),
+    "std": lambda x, m: nnp.std(x, where=m),
+    "pad": lambda x, m: nnp.pad(x, 1),
+    "diag": lambda x, m: nnp.diag(x),
+    "full_like": lambda x, m: nnp.full_like(x, 2),
+}
+
+
+@pytest.mark.parametrize("name", MASKED)
+def test_values_in_the_place_of_others_do_not_make_weak_values_strong(name: str) -> None:
+    x, f = nnp.stack([3.0, 6.0, 3.0]), MASKED[name]
+    for run in (f, nnc.compile(f)):
+        y = run(x, np.array([True, False, True]))
+        assert y.weak and (y * nnp.ones(1, "float32")).dtype == "float32"
+
+
+@pytest.mark.parametrize("number", [3, 3.0, 3j])
+def test_copies_made_by_array_are_strong(number: complex) -> None:
+    x = nnp.stack([number])
+    for y in (nnp.array(x), nnc.compile(nnp.array)(x), nnc.vmap(nnp.array)(x), nnc.compile(lambda: nnp.array(x))()):
+        assert not y.weak and y.dtype == x.dtype == y.spec.dtype

@@ -52,7 +52,7 @@ LOOPS: dict[str, Loop] = {
     "fori_loop": _count,
     "unrolled fori_loop": partial(_count, unroll=True),
     "fori_loop of unknown length": partial(_count, first=nnp.asarray(0)),
-    "cond": lambda f, c, xs: written_out(lambda c, x: nnc.cond(x < 9, f, lambda c, x: f(c, x), c, x), c, xs),
+    "cond": lambda f, c, xs: written_out(lambda c, x: nnc.cond(abs(x) < 9, f, lambda c, x: f(c, x), c, x), c, xs),
     "switch": lambda f, c, xs: written_out(
         lambda c, x: nnc.switch(nnp.asarray(0), [lambda: f(c, x), lambda: f(c, x)]), c, xs
     ),
@@ -99,11 +99,13 @@ RUNS: dict[str, Callable[[Callable[..., Any], Callable[..., Any]], Any]] = {
 }
 
 
-def check_same(found: Any, wanted: Any, digits: float) -> None:
+def check_same(found: Any, wanted: Any, digits: float, absolute: float = 0.0) -> None:
     for x, y in zip(nnc.tree.leaves(found), nnc.tree.leaves(wanted), strict=True):
         x, y = nnp.stack([x]), nnp.stack([y])
         assert (x.dtype, x.weak, x.spec.dtype, x.shape) == (y.dtype, y.weak, y.spec.dtype, y.shape)
-        np.testing.assert_allclose(np.asarray(x, "float64"), np.asarray(y, "float64"), rtol=digits)
+        np.testing.assert_allclose(
+            *(np.asarray(v, np.result_type(v.dtype, float)) for v in (x, y)), rtol=digits, atol=absolute
+        )
 
 
 def _reference(loop: str, step: Step, carry: Any, xs: Any) -> tuple[Any, Any]:
@@ -124,3 +126,66 @@ def test_a_loop_has_the_weakness_and_the_digits_of_the_program_written_out(loop:
             for f in (LOOPS[loop], partial(_reference, loop))
         )
         check_same(found, wanted, 1e-6 if "float32" in kinds else 1e-14)
+
+
+OTHERS: dict[str, Callable[[Any], Any]] = {  # numbers that are not real, by the number that runs are given
+    "weak integer": lambda a: 3,
+    "int16": lambda a: nnp.asarray(3, "int16"),
+    "weak complex": lambda a: a * 1j,
+    "complex64": lambda a: (nnp.asarray(a) * 1j).astype("complex64"),
+    "weak": KINDS["weak"],
+}
+
+
+def _others(loop: Loop, kinds: Kinds, carries: bool, a: Any) -> Any:
+    carry, element, captured = (OTHERS[kind](a) for kind in kinds)
+
+    def step(c: Any, x: Any) -> tuple[Any, Any]:
+        rows = {"own": c * 2, "both": c * x, "row": x + 1, "mixed": c - captured}
+        return (c * captured + x if carries else c), rows
+
+    return loop(step, carry, nnp.stack([element, element * 2, element - 1]))
+
+
+def _keeps_dtypes(kinds: Kinds) -> bool:
+    """Whether the carry is weak or keeps its dtype beside the others."""
+    carry, *others = (OTHERS[kind](0.1) for kind in kinds)
+    return "weak" in kinds[0] or all((carry * nnp.stack([x])[0]).dtype == carry.dtype for x in others)
+
+
+@pytest.mark.filterwarnings("ignore::nnc.errors.RetraceWarning")
+@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize("run", ["eager", "compiled"])
+def test_integers_and_complex_numbers_likewise(loop: str, run: str) -> None:
+    for kinds in filter(_keeps_dtypes, product(OTHERS, repeat=3)):
+        found, wanted = (
+            RUNS[run](partial(_others, f, kinds, "map" not in loop), lambda a: a)
+            for f in (LOOPS[loop], partial(_reference, loop))
+        )
+        check_same(found, wanted, 1e-6, 1e-8)
+
+
+def _prefixes(fn: Callable[[Any, Any], Any], xs: Any) -> Any:
+    rows = [xs[0]]
+    for i in range(1, len(xs)):
+        rows.append(fn(rows[-1], xs[i]))
+    return nnp.stack(rows)
+
+
+@pytest.mark.parametrize("run", ["eager", "compiled", "mapped", "tangents", "gradient"])
+@pytest.mark.parametrize("element", KINDS)
+@pytest.mark.parametrize("captured", KINDS)
+def test_prefixes_have_the_weakness_of_the_program_written_out(run: str, element: str, captured: str) -> None:
+    def prefixes(scan: Callable[..., Any], a: Any) -> Any:
+        x, c = KINDS[element](a), KINDS[captured](a * 3)
+        return scan(lambda x, y: x * y * c, nnp.stack([x, x * 2, x / 3, x, x * 7]))
+
+    if (element, captured) == ("float32", "float64"):
+        with pytest.raises(nnc.errors.DTypeError, match="must keep shape and dtype"):
+            prefixes(nnc.associative_scan, 0.1)
+        return
+    found, wanted = (
+        RUNS[run](partial(prefixes, scan), lambda a, scan=scan: nnp.sum(prefixes(scan, a)))
+        for scan in (nnc.associative_scan, _prefixes)
+    )
+    check_same(found, wanted, 1e-6 if "float32" in (element, captured) else 1e-14)

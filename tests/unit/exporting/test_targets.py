@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import nnc
+from nnc.base.machine import CPUS, processor
 from nnc.device.targets.objects import OBJECT_TARGETS
 from tests.unit.exporting.harness import build, in_python, leaves_of, outputs_in, run
 from tests.unit.exporting.programs import PROGRAMS
@@ -61,6 +62,18 @@ def test_every_target_has_an_object_file(target: str, tmp_path: Path) -> None:
     assert 0 < exported.code_bytes < 100_000
     content = (tmp_path / "out" / "mlp.o").read_bytes()
     assert content.startswith(b"\0asm" if target == "wasm32" else b"\x7fELF")
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("target", [target for target in CPUS if target in OBJECT_TARGETS])
+def test_older_processors_give_the_same_numbers(target: str, name: str, tmp_path: Path) -> None:
+    here = processor(Path("/proc/cpuinfo"))
+    if not here["system"].endswith("x86_64") or not set(CPUS[target]) <= set(here["vector units"].split(", ")):
+        pytest.skip("this processor lacks the instructions")
+    fun, args = PROGRAMS[name]()
+    nnc.export(fun, *args, path=tmp_path / "out", name="program", target=target)
+    found = nnc.load_exported(tmp_path / "out")(*args)
+    compare(in_python(fun, args), list(found if isinstance(found, tuple) else (found,)))
 
 
 @pytest.mark.parametrize("name", NAMES)

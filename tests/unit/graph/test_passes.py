@@ -10,7 +10,7 @@ import nnc
 import nnc.numpy as nnp
 from nnc.errors import ArgumentTypeError, GraphError, RegistryError
 from nnc.graph import Graph, PassRecord, from_json, register_pass, run_passes, to_json
-from nnc.graph.passes import added_passes
+from nnc.graph.passes import Fact, added_passes
 
 pytestmark = pytest.mark.usefixtures("own_registries")
 
@@ -66,6 +66,25 @@ def test_a_pass_is_asked_where_a_command_stands_that_it_concerns(passes: None, s
     result = run_passes(without, ["look", "count"])
     assert asked == [3, inside.num_nodes]
     assert [record.name for record in result.attrs["passes"]] == ["look", "count"]
+
+
+def test_a_pass_against_dead_nodes_is_asked_again_only_where_others_changed_the_graph(
+    passes: None, squares: Graph
+) -> None:
+    asked: list[int] = []
+
+    @register_pass("sweep", ensures=[Fact.NO_DEAD])
+    def sweep(graph: Graph, options: Any) -> Graph:
+        asked.append(graph.num_nodes)
+        return graph
+
+    @register_pass("shorten")
+    def shorten(graph: Graph, options: Any) -> Graph:
+        return graph.update(nodes=graph.nodes[:-1], outputs=graph.nodes[0].outputs)
+
+    result = run_passes(squares, ["sweep", "count", "sweep", "shorten", "sweep", "sweep"])
+    assert asked == [3, 2]
+    assert [record.name for record in result.attrs["passes"]].count("sweep") == 4
 
 
 def test_notes_for_the_next_pass_are_no_part_of_the_stored_form(squares: Graph) -> None:

@@ -171,3 +171,8 @@ def test_one_slope_serves_all_channels(shape: tuple[int, ...]) -> None:
     x = np.array([[-1.0, 2.0, -3.0]])
     out = nn.prelu(x, np.full(shape, 0.5))
     np.testing.assert_array_equal(np.asarray(out), [[-0.5, 2.0, -1.5]])
+
+
+def test_leaky_relu_has_the_lesser_slope_at_its_kink() -> None:
+    for f in (lambda x: nn.leaky_relu(x, 0.25), lambda x: nn.prelu(x, 0.25)):
+        assert nnc.vmap(nnc.grad(f))(nnc.asarray([-1.0, -0.0, 0.0, 1.0])).tolist() == [0.25, 0.25, 0.25, 1.0]

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.fft
 
 import nnc
 import nnc.numpy as nnp
@@ -206,3 +207,9 @@ def test_the_commands_refuse_unsupported_operands():
         commands.rfft(X[:0], axis=0)
     with pytest.raises(ShapeError, match=r"(?s)irfft: 7 points need 4 bins, axis 2 has 5.*Fix: use nnp.fft.irfft"):
         commands.irfft(Z, axis=2, points=7)
+
+
+@pytest.mark.parametrize("name", ["irfftn", "irfft2"])
+def test_one_element_along_the_last_of_several_axes_is_one_point(name: str) -> None:
+    x = np.array([[1 + 2j], [3 - 1j], [2 + 5j]])
+    np.testing.assert_allclose(np.asarray(getattr(nnp.fft, name)(x)), getattr(scipy.fft, name)(x), rtol=1e-12)

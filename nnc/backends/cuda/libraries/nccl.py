@@ -36,7 +36,7 @@ _SUM, _LARGEST, _SMALLEST = 0, 2, 3  # NCCL's numbers of operations
 
 
 @dataclass(frozen=True)
-class Group:
+class Collective:
     """The processes along an axis, and NCCL's communicator for their devices.
 
     Args:
@@ -53,7 +53,7 @@ class Group:
     size: int
 
     @staticmethod
-    def new(device: Any, size: int, stride: int) -> Group:
+    def new(device: Any, size: int, stride: int) -> Collective:
         """Makes the group for an axis of a mesh; all processes of the axis do so together.
 
         Raises:
@@ -69,7 +69,7 @@ class Group:
             own = processes.rank
             identifier = processes.bcast(nccl.get_unique_id() if own == 0 else None)
             with device.current():
-                return Group(nccl, device, nccl.NcclCommunicator(size, identifier, own), own, size)
+                return Collective(nccl, device, nccl.NcclCommunicator(size, identifier, own), own, size)
 
     def exchange(
         self, x: int, out: int, nbytes: int, sources: Mapping[int, int], targets: Mapping[int, int], stream: int
@@ -85,24 +85,24 @@ class Group:
         self.nccl.groupEnd()
 
 
-def _groups(device: Any) -> dict[tuple[int, int], Group]:
+def _groups(device: Any) -> dict[tuple[int, int], Collective]:
     """Returns the groups of a device, by size and stride of their axes."""
     return {}
 
 
-def group_of(device: Any, params: Params) -> Group:
+def group_of(device: Any, params: Params) -> Collective:
     """Returns the group for a collective."""
     known = device.library(_groups)
     key = params["size"], params["stride"]
     if key not in known:
-        known[key] = Group.new(device, *key)
-    found: Group = known[key]
+        known[key] = Collective.new(device, *key)
+    found: Collective = known[key]
     return found
 
 
 # -- the calls ---------------------------------------------------------------------------------------------------------
 
-Call = Callable[[Group, Step, int, int, int], None]  # (group, step, addresses of operand and result, stream)
+Call = Callable[[Collective, Step, int, int, int], None]  # (group, step, addresses of operand and result, stream)
 
 
 def _count(view: View) -> int:
@@ -110,7 +110,7 @@ def _count(view: View) -> int:
     return view.spec.size * (2 if dtypes.is_complex(view.spec.dtype) else 1)
 
 
-def _sum(group: Group, step: Step, x: int, out: int, stream: int) -> None:
+def _sum(group: Collective, step: Step, x: int, out: int, stream: int) -> None:
     (view, *_), dtype = step.inputs, step.inputs[0].spec.dtype
     if dtype.name in _KINDS:
         group.communicator.allReduce(x, out, _count(view), _KINDS[dtype.name], _SUM, stream)
@@ -118,7 +118,7 @@ def _sum(group: Group, step: Step, x: int, out: int, stream: int) -> None:
         _join(group, view, x, out, stream, lambda rows: rows.sum(axis=0, dtype=dtype))
 
 
-def _sum_of_part(group: Group, step: Step, x: int, out: int, stream: int) -> None:
+def _sum_of_part(group: Collective, step: Step, x: int, out: int, stream: int) -> None:
     view, dtype = step.outputs[0], step.outputs[0].spec.dtype
     if dtype.name in _KINDS:
         group.communicator.reduceScatter(x, out, _count(view), _KINDS[dtype.name], _SUM, stream)
@@ -128,7 +128,7 @@ def _sum_of_part(group: Group, step: Step, x: int, out: int, stream: int) -> Non
 
 
 def _extremum(operation: int, name: str) -> Call:
-    def call(group: Group, step: Step, x: int, out: int, stream: int) -> None:
+    def call(group: Collective, step: Step, x: int, out: int, stream: int) -> None:
         view, dtype = step.inputs[0], step.inputs[0].spec.dtype
         if dtype.name in _KINDS and not dtypes.is_inexact(dtype):
             group.communicator.allReduce(x, out, _count(view), _KINDS[dtype.name], operation, stream)
@@ -139,7 +139,13 @@ def _extremum(operation: int, name: str) -> Call:
 
 
 def _join(
-    group: Group, view: View, x: int, out: int, stream: int, reduce: Callable[[Any], Any], result: View | None = None
+    group: Collective,
+    view: View,
+    x: int,
+    out: int,
+    stream: int,
+    reduce: Callable[[Any], Any],
+    result: View | None = None,
 ) -> None:
     """Gathers the values of all places, and joins them by a function of CuPy's arrays."""
     device, spec = group.device, view.spec
@@ -151,16 +157,16 @@ def _join(
     device.view(out, shape, kind)[...] = narrowed(reduce(widened(values, spec.dtype)), spec.dtype)
 
 
-def _gather(group: Group, step: Step, x: int, out: int, stream: int) -> None:
+def _gather(group: Collective, step: Step, x: int, out: int, stream: int) -> None:
     group.communicator.allGather(x, out, step.inputs[0].spec.nbytes, _BYTE, stream)
 
 
-def _exchange(group: Group, step: Step, x: int, out: int, stream: int) -> None:
+def _exchange(group: Collective, step: Step, x: int, out: int, stream: int) -> None:
     parts = {place: place for place in range(group.size)}
     group.exchange(x, out, step.inputs[0].spec.nbytes // group.size, parts, parts, stream)
 
 
-def _permute(group: Group, step: Step, x: int, out: int, stream: int) -> None:
+def _permute(group: Collective, step: Step, x: int, out: int, stream: int) -> None:
     source, target = partners(step.params, group.rank)
     nbytes = step.inputs[0].spec.nbytes
     if source is None:
@@ -169,7 +175,7 @@ def _permute(group: Group, step: Step, x: int, out: int, stream: int) -> None:
     group.exchange(x, out, nbytes, given, sent, stream)
 
 
-def _number(group: Group, step: Step, x: int, out: int, stream: int) -> None:
+def _number(group: Collective, step: Step, x: int, out: int, stream: int) -> None:
     group.device.view(out, (), step.outputs[0].spec.dtype)[...] = group.rank
 
 

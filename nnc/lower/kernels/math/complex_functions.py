@@ -62,7 +62,10 @@ def complex_log(z: Complex) -> Complex:
     square, lost = two_product(large, large)
     other, other_lost = two_product(small, small)
     over = ((square - 1) + other) + (lost + other_lost)
-    size = where(absolute(over) < 0.5, log1p(over) * 0.5, log(hypot(a, b)))
+    is_tiny = large < 2.0**-900  # denormal numbers have few digits
+    scale = where(is_tiny, 2.0**200, a.constant(1))
+    far = log(hypot(a * scale, b * scale)) - where(is_tiny, 200 * math.log(2), a.constant(0))
+    size = where(absolute(over) < 0.5, log1p(over) * 0.5, far)
     return Complex(size, atan2(b, a))
 
 

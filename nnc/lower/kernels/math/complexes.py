@@ -41,6 +41,10 @@ class ComplexOperations(Operations):
         """Returns a sum, a difference, a product or a quotient."""
         if not isinstance(x, Complex) and not isinstance(y, Complex):
             return super().binary(operator, x, y)
+        if x is y and operator is ast.Mult:
+            return complex_square(x)
+        if operator is ast.Div and not isinstance(x, (Complex, Term)) and x == 1:
+            return complex_reciprocal(y)
         like = x if isinstance(x, Complex) else y
         return _OPERATORS[operator](_as_complex(x, like), _as_complex(y, like))
 
@@ -95,6 +99,20 @@ def _as_complex(x: Any, like: Complex) -> Complex:
 def complex_product(x: Complex, y: Complex) -> Complex:
     """x · y."""
     return Complex(x.real * y.real - x.imag * y.imag, x.real * y.imag + x.imag * y.real)
+
+
+def complex_square(x: Complex) -> Complex:
+    """x², whose real part is a product: squares of the parts may overflow where their difference does not."""
+    return Complex((x.real - x.imag) * (x.real + x.imag), x.real * (x.imag + x.imag))
+
+
+def complex_reciprocal(x: Complex) -> Complex:
+    """1 / x; the imaginary part 0 turns its sign."""
+    is_flat = absolute(x.real) >= absolute(x.imag)
+    large, small = where(is_flat, x.real, x.imag), where(is_flat, x.imag, x.real)
+    ratio = small / large
+    scale = 1 / (large + small * ratio)
+    return Complex(where(is_flat, scale, ratio * scale), -where(is_flat, ratio * scale, scale))
 
 
 def complex_quotient(x: Complex, y: Complex) -> Complex:

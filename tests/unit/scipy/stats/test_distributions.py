@@ -207,3 +207,11 @@ def test_logarithms_of_both_tails_have_the_derivatives_of_the_smaller_one() -> N
     y = np.asarray([1e-20, 0.3, 0.7, 40.0])
     np.testing.assert_allclose(np.asarray(log1mexp(y)), [np.log(1e-20), *np.log1p(-np.exp(-y[1:]))], rtol=1e-14)
     check_grads(log1mexp, (y[1:],), order=2, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["geom", "bernoulli"])
+def test_quantiles_of_counts_at_the_ends(name: str) -> None:
+    q = np.array([0.0, 1.0, 0.7, 0.3, 1e-300])
+    for loc in (0, 2):
+        want = getattr(scipy.stats, name).ppf(q, 0.3, loc)
+        np.testing.assert_array_equal(np.asarray(getattr(stats, name).ppf(q, 0.3, loc)), want)

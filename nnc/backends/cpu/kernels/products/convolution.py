@@ -139,7 +139,7 @@ def _tensors(step: Step) -> tuple[_ConvolutionStrides, tuple[int, ...], tuple[in
     return strides, y[2:], w[2:], x[2:]
 
 
-class _Forms(NamedTuple):
+class _ConvolutionSums(NamedTuple):
     """A convolution, or a gradient of one, as sums over terms: its strides, the positions and terms along each spatial axis, and
     the runs of positions.
     """
@@ -155,12 +155,12 @@ class _Forms(NamedTuple):
         return any(run.terms < n for runs, n in zip(self.cut, self.terms, strict=True) for run in runs)
 
 
-def _forms_of(step: Step) -> _Forms:
+def _sums_of(step: Step) -> _ConvolutionSums:
     tensors, positions, terms, sizes = _tensors(step)
     windows = (step.params[key] for key in ("stride", "dilation", "padding"))
     places = [_FORMS[step.command.name](s, d, low) for s, d, (low, _) in zip(*windows, strict=True)]
     cut = [list(_axis_runs(*each)) for each in zip(positions, terms, sizes, places, strict=True)]
-    return _Forms(tensors, positions, terms, cut)
+    return _ConvolutionSums(tensors, positions, terms, cut)
 
 
 def _box_product(step: Step, tensors: _ConvolutionStrides, runs: Sequence[_AlikePositions]) -> Step:
@@ -199,27 +199,27 @@ def _box_product(step: Step, tensors: _ConvolutionStrides, runs: Sequence[_Alike
 
 
 def _native(step: Step, machine: Target) -> Native | None:
-    forms = _forms_of(step)
-    unfolds = _unfolded_bytes(forms, step.outputs[0].spec.dtype.itemsize, machine) > 0
+    sums = _sums_of(step)
+    unfolds = _unfolded_bytes(sums, step.outputs[0].spec.dtype.itemsize, machine) > 0
     printer = Printer(step, machine, workspace=unfolds)
     if not step.outputs[0].spec.size:
         return printer.native(inline=True)
     if not unfolds:
-        return printer.native(light=True) if _print_boxes(printer, step, forms, machine) else None
-    if not _print_unfolded(printer, step, forms, machine):
+        return printer.native(light=True) if _print_boxes(printer, step, sums, machine) else None
+    if not _print_unfolded(printer, step, sums, machine):
         return None
-    if forms.has_padding and dtypes.is_inexact(step.outputs[0].spec.dtype):
+    if sums.has_padding and dtypes.is_inexact(step.outputs[0].spec.dtype):
         code = printer.main
         with code.when(code.not_(_is_finite(code, step.outputs[0], machine))):  # zeros may have met an infinite weight
-            if not _print_boxes(printer, step, forms, machine):
+            if not _print_boxes(printer, step, sums, machine):
                 return None
     return printer.native(light=True)
 
 
-def _print_boxes(printer: Printer, step: Step, forms: _Forms, machine: Target) -> bool:
+def _print_boxes(printer: Printer, step: Step, sums: _ConvolutionSums, machine: Target) -> bool:
     """Prints a product for each box of runs; returns whether all have kernels."""
-    code, tensors = printer.main, forms.tensors
-    for runs in product(*forms.cut):
+    code, tensors = printer.main, sums.tensors
+    for runs in product(*sums.cut):
         box = _box_product(step, tensors, runs)
         left, right, out = (
             code.offset(p, at) for p, at in zip(("%in0", "%in1", "%out0"), _starts(tensors, runs), strict=True)
@@ -248,30 +248,30 @@ def _starts(tensors: _ConvolutionStrides, runs: Sequence[_AlikePositions]) -> li
 # -- small images ------------------------------------------------------------------------------------------------------
 
 
-def _unfolded_bytes(forms: _Forms, itemsize: int, machine: Target) -> int:
+def _unfolded_bytes(sums: _ConvolutionSums, itemsize: int, machine: Target) -> int:
     """Returns the bytes of the left operand's windows, where it pays to copy them: rows of the result are short, so that all its
     positions make one long row, and many columns read a copy. 0 where it does not.
     """
-    figures, (groups, rows, columns, summed) = machine.convolutions, forms.tensors.sizes
-    nbytes = itemsize * groups * rows * summed * math.prod((*forms.positions, *forms.terms))
-    is_short = len(forms.positions) > 1 and forms.positions[-1] < figures.unfolded_row
-    pays = is_short and columns >= figures.unfolded_columns and math.prod(forms.terms) > 1
+    figures, (groups, rows, columns, summed) = machine.convolutions, sums.tensors.sizes
+    nbytes = itemsize * groups * rows * summed * math.prod((*sums.positions, *sums.terms))
+    is_short = len(sums.positions) > 1 and sums.positions[-1] < figures.unfolded_row
+    pays = is_short and columns >= figures.unfolded_columns and math.prod(sums.terms) > 1
     return nbytes if pays and nbytes <= figures.unfolded_bytes else 0
 
 
-def _print_unfolded(printer: Printer, step: Step, forms: _Forms, machine: Target) -> bool:
+def _print_unfolded(printer: Printer, step: Step, sums: _ConvolutionSums, machine: Target) -> bool:
     """Prints the copy of all windows, with zeros in the place of padding, and one product; returns whether that has a kernel."""
-    (groups, rows, _, summed), view = forms.tensors.sizes, step.inputs[0]
+    (groups, rows, _, summed), view = sums.tensors.sizes, step.inputs[0]
     word, dtype = word_of(view.spec.dtype), view.spec.dtype
-    shape = (groups, summed, *forms.terms, rows, *forms.positions)
+    shape = (groups, summed, *sums.terms, rows, *sums.positions)
     strides = row_major(TensorSpec(shape, dtype))
-    at_terms, at_rows = 2, 2 + len(forms.terms)
+    at_terms, at_rows = 2, 2 + len(sums.terms)
     along_terms, along_positions = strides[at_terms:at_rows], strides[at_rows + 1 :]
-    tensors = forms.tensors
+    tensors = sums.tensors
 
     def copy(code: Code, begin: Bound, end: Bound) -> None:
         part = 1, begin, end
-        if forms.has_padding:
+        if sums.has_padding:
             filled = Axes(shape, (strides,))
             with over(code, Axes(shape[:2], (strides[:2],)), ["%workspace"], part) as (start,):
                 count = math.prod(filled.shape[2:])
@@ -282,7 +282,7 @@ def _print_unfolded(printer: Printer, step: Step, forms: _Forms, machine: Target
                     code.store(place, code.constant(0, word, lanes))
 
                 in_blocks(code, 0, count, lanes, zero)
-        for runs in product(*forms.cut):
+        for runs in product(*sums.cut):
             box = (groups, summed, *(run.terms for run in runs), rows, *(run.places for run in runs))
             if not math.prod(box):
                 continue
@@ -304,7 +304,7 @@ def _print_unfolded(printer: Printer, step: Step, forms: _Forms, machine: Target
     printer.parts(summed, grain_of(summed, 2 * math.prod(shape) * dtype.itemsize, machine), copy)
     whole = [
         _AlikePositions(0, 1, n, 0, 1, terms, 0, along, across)
-        for n, terms, along, across in zip(forms.positions, forms.terms, along_positions, along_terms, strict=True)
+        for n, terms, along, across in zip(sums.positions, sums.terms, along_positions, along_terms, strict=True)
     ]
     unfolded = tensors._replace(
         groups=(strides[0], *tensors.groups[1:]), rows=(strides[at_rows], tensors.rows[1]),
@@ -340,8 +340,8 @@ def _workspace(name: str, machine: Target, specs: tuple[TensorSpec, ...], params
     if not _supports(machine, specs, params) or not outs[0].size:
         return 0
     views = [View.whole(0, spec) for spec in (*specs, *outs)]
-    forms = _forms_of(Step(command(name), tuple(views[:2]), tuple(views[2:]), params))
-    return _unfolded_bytes(forms, specs[0].dtype.itemsize, machine)
+    sums = _sums_of(Step(command(name), tuple(views[:2]), tuple(views[2:]), params))
+    return _unfolded_bytes(sums, specs[0].dtype.itemsize, machine)
 
 
 def _supports(machine: Target, specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:
