@@ -94,6 +94,8 @@ REDUCTIONS = [
 SHAPES = [
     *(Call(name, version, (floats(2, 3, 4),), {"axis": 1}) for name in ("Softmax", "LogSoftmax") for version in (11, 13)),
     Call("Hardmax", 13, (floats(2, 3, 4),), {"axis": 1}),
+    *(Call(name, 13, (np.array([[np.nan, 0], [-np.inf, 0]], np.float32),))
+      for name in ("Softmax", "LogSoftmax")),
     Call("Slice", 13, (floats(5, 6), numbers(-1, 10), numbers(-100, -7), numbers(0, 1), numbers(-2, -1))),
     Call("Slice", 13, (floats(5, 6), numbers(3), numbers(2**63 - 1), numbers(-1))),
     Call("Slice", 9, (floats(5, 6),), {"starts": [1, -3], "ends": [100, -1]}),
@@ -173,8 +175,8 @@ LAYERS = [
     Call("LSTM", 14, (floats(5, 2, 3), floats(1, 16, 3), floats(1, 16, 4), floats(1, 32), None, floats(1, 2, 4),
                       floats(1, 2, 4, seed=1), floats(1, 12)), outputs=3),
     Call("QuantizeLinear", 13, (np.array([0.5, 1.5, 2.5, -900, 900], np.float32), np.float32(1.0), np.int8(3))),
-    Call("DequantizeLinear", 21, (np.array([[-128, 127], [0, 1]], np.int8), np.array([0.5, 2], np.float32), numbers(1, -1, dtype="int8")),
-         {"axis": 1}),
+    Call("DequantizeLinear", 21, (np.array([[-128, 127], [0, 1]], np.int8), numbers(0.5, 2, dtype="float32"),
+         numbers(1, -1, dtype="int8")), {"axis": 1}),
     Call("MatMulInteger", 10, (np.full((2, 300), 255, np.uint8), np.full((300, 2), -128, np.int8), np.uint8(1), np.int8(-3))),
 ]  # fmt: skip
 
