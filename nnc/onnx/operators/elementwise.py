@@ -134,6 +134,16 @@ def clip_of_attributes(node: Node, x: Any) -> Any:
     return clip(node, x, *(None if bound is None else np.asarray(bound, x.dtype) for bound in bounds))
 
 
+@operator("Clip", since=6)
+def clip_to_float32(node: Node, x: Any) -> Any:
+    """A bound that is not given is the farthest number of float32, which float16 does not reach."""
+    if np.dtype(x.dtype) not in (np.float32, np.float64):
+        return clip_of_attributes(node, x)
+    limits = np.finfo(np.float32)
+    given = {"min": float(limits.min), "max": float(limits.max), **node.attributes}
+    return clip_of_attributes(node._replace(attributes=given), x)
+
+
 @operator("Clip", since=11)
 def clip(node: Node, x: Any, low: Any = None, high: Any = None) -> Any:
     x = x if low is None else nnp.maximum(x, nnp.reshape(low, ()))
