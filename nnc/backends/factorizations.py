@@ -14,7 +14,6 @@ Specs = tuple[TensorSpec, ...]
 _FASTER = ("lu", "det", "slogdet", "qr", "eigh")  # commands of which LAPACK leaves small matrices to printed kernels
 _MOST_ROWS = 32  # of these in batches: 1.7 to 12 times as fast on Zen 3; at 64 rows 0.4 to 2.6 times
 _MOST_ROWS_ALONE = 16  # of one alone: 1.02 to 1.6 times
-_MOST_ROWS_BY_QL = 25  # of symmetric ones: LAPACK divides larger ones, and its eigenvectors have other signs
 
 
 def supports(specs: Specs, params: Mapping[str, Any]) -> bool:
@@ -26,6 +25,4 @@ def pays(name: str, specs: Specs) -> bool:
     """Whether a printed factorisation is faster than LAPACK's, which then declines."""
     *batch, m, n = specs[0].shape
     most = _MOST_ROWS if math.prod(batch) > 1 else _MOST_ROWS_ALONE
-    if name == "eigh":
-        most = min(most, _MOST_ROWS_BY_QL)
     return name in _FASTER and supports(specs, {}) and max(m, n) <= most

@@ -1,9 +1,10 @@
 """Eigenvalues and -vectors of symmetric matrices: Householder tridiagonalisation, then implicit QL steps.
 
 Tridiagonal form: Golub and Van Loan, algorithm 8.3.1. QL: Bowdler, Martin, Reinsch and Wilkinson, "The QR and QL algorithms for
-symmetric matrices" (1968), with the tests and signs of LAPACK's `steqr`, so that vectors point as LAPACK's do. All matrices of a
-group take their steps together; one that needs no more of them stays as it is. About 9 n³ operations; Jacobi's method would take
-four times as many. The buffer holds the matrix, the eigenvectors as rows, and the vectors d, e, tau and one of scratch.
+symmetric matrices" (1968), with the tests and signs of LAPACK's `steqr`, so that vectors point as LAPACK's do up to 25 rows, above
+which LAPACK divides. All matrices of a group take their steps together; one that needs no more of them stays as it is. About 9 n³
+operations; Jacobi's method would take four times as many. The buffer holds the matrix, the eigenvectors as rows, and the vectors
+d, e, tau and one of scratch.
 """
 
 from __future__ import annotations

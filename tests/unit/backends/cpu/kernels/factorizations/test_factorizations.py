@@ -237,3 +237,14 @@ def test_small_matrices_are_printed_and_large_ones_left_to_lapack() -> None:
         assert [k.backend for k in found if k is not None] == ["cpu", "blas" if lapack() is not None else "cpu"]
         assert pays(name, (small,)) and not pays(name, (large,))
         assert printed(name).supports((large,), {})
+
+
+@pytest.mark.parametrize("name", ["lu", "det", "slogdet", "qr", "eigh"])
+@pytest.mark.parametrize("shape", [(0, 0), (0, 4, 4), (3, 0, 0)])
+def test_empty_batches_and_matrices_are_left_to_the_reference(name: str, shape: tuple[int, ...]) -> None:
+    x = np.zeros(shape)
+    assert find_kernel(command(name), (TensorSpec(shape, "float64"),), {}) is None
+    wanted = reference[command(name)](x)
+    got = nnc.compile(command(name))(x)
+    shapes = [np.shape(y) for y in (wanted if isinstance(wanted, tuple) else (wanted,))]
+    assert [np.shape(y) for y in (got if isinstance(got, tuple) else (got,))][: len(shapes)] == shapes
