@@ -1,4 +1,4 @@
-"""Operators give what `onnx.reference` gives, as inputs and as weights, and what the converted model gives."""
+"""Operators give the results of `onnx.reference`, as inputs and as weights, and those of the converted model."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def parametrized(calls: list[Call]) -> Callable[[Any], Any]:
 
 
 @parametrized(CALLS)
-def test_an_operator_gives_what_the_standard_s_reference_gives(call: Call) -> None:
+def test_an_operator_gives_the_result_of_the_standard_s_reference(call: Call) -> None:
     check(call, nnc.onnx.load(model_of(call).SerializeToString())(feeds_of(call)))
 
 
@@ -88,7 +88,7 @@ def test_an_old_operator_gives_the_same_as_the_model_converted_to_a_new_version(
 
 @pytest.mark.parametrize("weights", [False, True])
 @pytest.mark.parametrize(("call", "wanted"), EXACT, ids=[f"{call.operator}-{call.version}" for call, _ in EXACT])
-def test_an_operator_gives_what_the_standard_s_text_says(call: Call, wanted: Any, weights: bool) -> None:
+def test_an_operator_gives_the_result_that_the_standard_s_text_states(call: Call, wanted: Any, weights: bool) -> None:
     model = nnc.onnx.load(model_of(call, weights=weights).SerializeToString())
     (found,) = map(np.asarray, model({} if weights else feeds_of(call)))
     assert found.dtype == wanted.dtype

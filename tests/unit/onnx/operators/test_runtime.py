@@ -1,4 +1,4 @@
-"""Operators of which `onnx.reference` lacks forms give what onnxruntime gives."""
+"""Operators give the results of onnxruntime, where `onnx.reference` lacks a form of them."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ CALLS = [
 
 
 @parametrized(CALLS)
-def test_an_operator_gives_what_onnxruntime_gives(call: Call) -> None:
+def test_an_operator_gives_the_result_of_onnxruntime(call: Call) -> None:
     runtime: Any = pytest.importorskip("onnxruntime")
     model = model_of(call).SerializeToString()
     wanted = runtime.InferenceSession(model).run(None, feeds_of(call))
