@@ -14,16 +14,16 @@ import nnc.numpy as nnp
 from tests.unit.exporting.harness import build, lapack, run, unresolved
 from tests.unit.exporting.programs import draw, gaussian_process
 
-A = draw(6, 6, dtype=np.float64)
-SYMMETRIC = A @ A.T + np.eye(6)
+A = draw(40, 40, dtype=np.float64)  # of sizes for which LAPACK is faster
+SYMMETRIC = A @ A.T + np.eye(40)
 
 FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...], set[str]]] = {
-    "solve": (nnp.linalg.solve, (A, draw(6, 3, dtype=np.float64)), {"dgesv_"}),
-    "solve in float32": (nnp.linalg.solve, (A.astype(np.float32), draw(6)), {"sgesv_"}),
+    "solve": (nnp.linalg.solve, (A, draw(40, 3, dtype=np.float64)), {"dgesv_"}),
+    "solve in float32": (nnp.linalg.solve, (A.astype(np.float32), draw(40)), {"sgesv_"}),
     "det": (lambda x: (nnp.linalg.det(x), nnp.linalg.slogdet(x)), (A,), {"dgetrf_"}),
     "inverse": (nnp.linalg.inv, (np.stack([A, A + 1]),), {"dgesv_"}),
     "lu": (nnc.scipy.linalg.lu, (A,), {"dgetrf_"}),
-    "qr": (nnp.linalg.qr, (draw(7, 4, dtype=np.float64),), {"dgeqrf_", "dorgqr_"}),
+    "qr": (nnp.linalg.qr, (draw(50, 40, dtype=np.float64),), {"dgeqrf_", "dorgqr_"}),
     "eigh": (nnp.linalg.eigh, (SYMMETRIC,), {"dsyevd_"}),
     "svd": (lambda x: nnp.linalg.svd(x, full_matrices=False), (draw(5, 3, dtype=np.float64),), {"dgesdd_"}),
     "gaussian process": (*gaussian_process(), {"dpotrf_"}),
@@ -52,6 +52,22 @@ def test_a_factorization_calls_lapack_by_name(name: str, tmp_path: Path) -> None
         np.testing.assert_allclose(
             x, y, rtol=1e-3 if x.dtype == np.float32 else 1e-9, atol=1e-4 if x.dtype == np.float32 else 1e-9
         )
+
+
+@pytest.mark.parametrize("rows", [6, 40])
+@pytest.mark.parametrize("name", ["solve", "det", "inverse", "lu", "qr", "eigh", "cholesky"])
+def test_printed_factorizations_need_no_library(name: str, rows: int, tmp_path: Path) -> None:
+    fun, args, _ = FUNCTIONS[name]
+    args = tuple(arg[..., :rows, :rows] if arg.ndim > 1 else arg[:rows] for arg in args)
+    folder = tmp_path / "out"
+    exported = nnc.export(fun, *args, path=folder, name="program")
+    assert not [each for each in unresolved(folder) if each.endswith("_") and not each.startswith("_")]
+    assert not exported.calls_lapack
+    found = run(build(folder, "program"), exported, args)
+    assert not isinstance(found, str), found
+    size = np.abs if name == "eigh" else np.asarray  # eigenvectors have any sign
+    for x, y in zip(found, nnc.tree.leaves(nnc.compile(fun)(*args)), strict=True):
+        np.testing.assert_allclose(size(x), size(np.asarray(y)), rtol=1e-9, atol=1e-9)
 
 
 def test_a_singular_matrix_is_an_error(tmp_path: Path) -> None:
