@@ -88,7 +88,15 @@ def measure(title: str, data: bytes, sizes: Sizes) -> list[Cell]:
     ways: list[Callable[[], object]] = [lambda: nnc.block_until_ready(model(arrays)), lambda: session.run(None, feeds)]
     mine, theirs = (statistics.median(times) for times in take_turns(ways))
     how = model.explain().splitlines()[-1].partition(":")[0]
-    return [title, f"{1e3 * mine:.3f}", f"{1e3 * theirs:.3f}", f"{theirs / mine:.2f}", f"{first:.2f}", f"{apart:.1e}", how]
+    return [
+        title,
+        f"{1e3 * mine:.3f}",
+        f"{1e3 * theirs:.3f}",
+        f"{theirs / mine:.2f}",
+        f"{first:.2f}",
+        f"{apart:.1e}",
+        how,
+    ]
 
 
 def distance(value: Any, other: Any) -> float:
@@ -111,7 +119,9 @@ def take_turns(ways: Sequence[Callable[[], object]]) -> list[list[float]]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measures and prints the table."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.onnx_models", description="Times models beside onnxruntime.")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.onnx_models", description="Times models beside onnxruntime."
+    )
     parser.add_argument("paths", nargs="*", type=Path, help="files of models")
     options = parser.parse_args(arguments)
     nnc.set_num_threads(1)
