@@ -58,6 +58,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=24)
     parser.add_argument("--pieces", type=int, default=120, help="pieces of each package")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, default=Path("out"), help="where files go (default: %(default)s)")
     options = parser.parse_args()
     draw = np.random.default_rng(options.seed)
     x, labels, x_test, test_labels = read_pieces(draw, options.pieces)
@@ -92,11 +93,13 @@ def main() -> None:
 
     params = (model.params, head)
     state, before = optimizer.init(params), accuracy(params)
-    for at in range(options.steps):
-        chosen = draw.integers(0, len(x), options.batch)
-        params, state, value = step(params, state, x[chosen], labels[chosen])
-        if at % 10 == 0 or at == options.steps - 1:
-            print(f"step {at:4d}   loss {float(value):.4f}")
+    with nnc.debug.progress(total=options.steps, unit="steps") as bar:
+        for _ in range(options.steps):
+            chosen = draw.integers(0, len(x), options.batch)
+            params, state, value = step(params, state, x[chosen], labels[chosen])
+            bar.update(1, loss=value)
+    options.out.mkdir(parents=True, exist_ok=True)
+    nnc.io.save(options.out / "finetuned.safetensors", params)
     print(f"accuracy on files held out: {before:.3f} before, {accuracy(params):.3f} after")
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from nnc import tree
 from nnc.array.array import as_value
-from nnc.backends.blas.linked import BLAS, FACTORIZATIONS, adapters_text, is_linkable
+from nnc.backends.blas.linked import BLAS, adapters_text, is_linkable
 from nnc.backends.cpu.compiler.jit import compiler, recipe_of, recipe_of_program, why_absent
 from nnc.backends.cpu.compiler.runtime import FMA_TEXT, alone_text, conversions_text
 from nnc.backends.cpu.threads.pool import is_supported
@@ -32,6 +32,7 @@ from nnc.device import CPU
 from nnc.device.targets.objects import OBJECT_TARGETS, ObjectTarget
 from nnc.errors import BackendError, UnsupportedError, user_error
 from nnc.graph import TensorSpec
+from nnc.graph.kernels import kernel
 from nnc.lower.kernels.native import Native
 from nnc.lower.plan.stages import Step, row_major
 from nnc.run.exported_entry import ALIGNMENT, ExportedText, missing_kernels, print_exported
@@ -188,6 +189,10 @@ def _modules(printed: ExportedText, target: ObjectTarget, pool: str | None) -> l
     return modules
 
 
+def _has_lapack(step: Step) -> bool:
+    return any(each.backend == BLAS for each in kernel.get(step.command, ()))
+
+
 def _needs_python(steps: list[Step], links: bool) -> UnsupportedError:
     """Builds the error that lists each user's line that needs Python."""
     found = dict.fromkeys(
@@ -196,7 +201,7 @@ def _needs_python(steps: list[Step], links: bool) -> UnsupportedError:
     count = "one step needs" if len(found) == 1 else f"{len(found)} steps need"
     rows = "".join(f"\n    {command} at {place}" for command, place in found)
     problem = f"{count} Python, which an exported program does without:{rows}"
-    if not links and any(step.command.name in FACTORIZATIONS for step in steps):
+    if not links and any(_has_lapack(step) for step in steps):
         return user_error(UnsupportedError, WHERE, problem, fix='pass lapack="link" to call LAPACK by name.')
     fix = (
         "pass max_steps= to nnc.export, and no checkpoint= to loops." if any(step.command.name in _LOOPS for step in steps)

@@ -12,7 +12,6 @@ from collections.abc import Iterable
 from nnc.errors import InternalError
 
 BLAS = "blas"  # the backend whose kernels call LAPACK
-FACTORIZATIONS = ("cholesky", "det", "eigh", "lu", "qr", "schur", "slogdet", "solve", "svd", "sylvester")
 # Of each routine: its arguments, how many lengths of letters follow, whether the last argument is a status, and for pivots their
 # position and the positions of the sizes, the smallest of which is their number.
 _ROUTINES: dict[str, tuple[int, int, bool, tuple[int, ...]]] = {

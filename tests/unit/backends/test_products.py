@@ -15,7 +15,7 @@ import nnc
 import nnc.numpy as nnp
 from nnc.backends.cpu.compiler.jit import compiler
 from nnc.backends.cpu.kernels.products import gemm
-from nnc.backends.cpu.kernels.products.dot import _native
+from nnc.backends.cpu.kernels.products.dot import print_product
 from nnc.backends.native_runs import run_native
 from nnc.backends.onednn import library
 from nnc.backends.onednn.matmul import matmul_native
@@ -64,7 +64,7 @@ def check(
     params = {"contract": contract or ((x.ndim - 1,), (0,)), "batch": batch}
     wanted = reference[dot](x, y, **params)
     out = np.full(wanted.shape, REFUSED, wanted.dtype) if out is None else out
-    native = _native(step_of(x, y, out, params), machine)
+    native = print_product(step_of(x, y, out, params), machine)
     assert native is not None
     run(native, x, y, out)
     assert_close(out, wanted, max(1, math.prod(x.shape[a] for a in params["contract"][0])))
@@ -231,7 +231,7 @@ def test_float16_sums_are_rounded_once() -> None:
     x, y = np.full((1, 4096), 1, np.float16), np.full((4096, 1), 1, np.float16)
     out = np.empty((1, 1), np.float16)
     params = {"contract": ((1,), (0,)), "batch": ((), ())}
-    run(_native(step_of(x, y, out, params), HERE), x, y, out)
+    run(print_product(step_of(x, y, out, params), HERE), x, y, out)
     assert out[0, 0] == 4096  # float16 itself cannot count past 2048
 
 
@@ -239,7 +239,7 @@ def test_sums_of_float16_that_no_panel_holds_are_left_to_the_reference() -> None
     rng = np.random.default_rng(14)
     x, y = numbers(rng, (20, 1500), "float16"), np.asfortranarray(numbers(rng, (1500, 30), "float16"))
     params = {"contract": ((1,), (0,)), "batch": ((), ())}
-    assert _native(step_of(x, y, np.zeros((20, 30), np.float16), params), HERE) is None
+    assert print_product(step_of(x, y, np.zeros((20, 30), np.float16), params), HERE) is None
     assert_close(np.asarray(nnc.compile(nnp.matmul)(x, y.copy("C"))), reference[dot](x, y, **params), 1500)
 
 
@@ -295,7 +295,7 @@ def by_tiles(x: np.ndarray, y: np.ndarray, contract: Any, machine: Target = HERE
     machine = with_figures("products", machine, shared_volume=0 if shared else math.inf, shared_tile=0)
     params = {"contract": contract, "batch": ((), ())}
     out = np.full(reference[dot](x, y, **params).shape, REFUSED, x.dtype)
-    native = _native(step_of(x, y, out, params), machine)
+    native = print_product(step_of(x, y, out, params), machine)
     assert native is not None and bool(native.calls) is native.light is shared
     run(native, x, y, out)
     return out
@@ -327,7 +327,7 @@ def test_large_products_of_other_sizes_call_the_same_kernels() -> None:
     def called(m: int, k: int, n: int) -> list[str]:
         x, y = np.ones((m, k), np.float32), np.ones((n, k), np.float32).T
         params = {"contract": ((1,), (0,)), "batch": ((), ())}
-        native = _native(step_of(x, y, np.ones((m, n), np.float32), params), HERE)
+        native = print_product(step_of(x, y, np.ones((m, n), np.float32), params), HERE)
         assert native is not None
         return [each.name for each in native.calls]
 
@@ -339,7 +339,7 @@ def test_short_products_are_taken_into_loops_and_long_ones_are_not() -> None:
     params = {"contract": ((1,), (0,)), "batch": ((), ())}
     for n, inline in ((4, True), (32, False)):
         x = np.ones((n, n), np.float32)
-        native = _native(step_of(x, x, x.copy(), params), HERE)
+        native = print_product(step_of(x, x, x.copy(), params), HERE)
         assert native is not None and native.inline is inline
 
 

@@ -82,7 +82,7 @@ def test_first_calls_are_medians_of_several_processes(monkeypatch: pytest.Monkey
 
         used: ClassVar[list[Path]] = []
 
-        def __init__(self, way: Way, family: str, cache: Path, timeout: float) -> None:
+        def __init__(self, way: Way, family: str, cache: Path, *_: object) -> None:
             self.way, self.cache = way, cache
 
         def __enter__(self) -> Fake:

@@ -129,18 +129,19 @@ def _determinant(group: Group, step: Step) -> None:
     sign, log, singular = (
         code.slot(x) for x in (one, group.number(0), code.constant(False, dtypes.bool_, group.lanes))
     )
+    by_logarithm = step.command.outputs == 2  # the sign and the logarithm
     with code.loop(0, n) as j:
         x = group.load(position(code, j, j, n))
         moved = code.compare("ne", pivots.load(j), code.splat(code.convert(j, group.dtype), group.lanes))
         negative = code.xor(moved, code.compare("lt", x, group.number(0)))
         code.write(sign, code.select(negative, code.neg(code.read(sign)), code.read(sign)))
         code.write(singular, code.or_(code.read(singular), code.compare("eq", x, group.number(0))))
-        if step.command.name == "slogdet":
+        if by_logarithm:
             code.write(log, code.add(code.read(log), code.intrinsic("log", code.intrinsic("fabs", x))))
     results = group.behind(n * n + n)
     nothing = code.read(singular)
     results.store(0, code.select(nothing, group.number(0), code.read(sign)))
-    if step.command.name == "slogdet":
+    if by_logarithm:
         results.store(1, code.select(nothing, group.number(-math.inf), code.read(log)))
         return
     results.store(1, code.select(nothing, group.number(0), _product(group, n, sign)))
@@ -168,8 +169,8 @@ def _product(group: Group, n: int, sign: Slot) -> Value:
 
 def _write_numbers(code: Code, step: Step, element: Element, pointers: Sequence[str]) -> None:
     n = step.inputs[0].spec.shape[-1]
-    numbers = (0, 1) if step.command.name == "slogdet" else (1,)
-    for pointer, number in zip(pointers[1:], numbers, strict=True):
+    outputs = pointers[1:]  # the sign and the logarithm, or the determinant alone
+    for pointer, number in zip(outputs, (0, 1)[-len(outputs) :], strict=True):
         code.store(pointer, code.load(element(n * n + n + number), step.inputs[0].spec.dtype))
 
 
@@ -177,6 +178,7 @@ def _numbers(specs: Specs, params: Params) -> int:
     return _elements(specs, params) + 2
 
 
-add_factorization("lu", Factorization(_elements, read_matrix, _run, _write_lu))
-for _name in ("det", "slogdet"):
-    add_factorization(_name, Factorization(_numbers, read_matrix, _determinant, _write_numbers))
+add_factorization("lu", Factorization(_elements, read_matrix, _run, _write_lu, is_fast=True))
+_DETERMINANT = Factorization(_numbers, read_matrix, _determinant, _write_numbers, is_fast=True)
+add_factorization("det", _DETERMINANT)
+add_factorization("slogdet", _DETERMINANT)

@@ -7,14 +7,15 @@ computed with by vectors instead. So algorithms work along rows: `each`, `dot` a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from nnc.backends.cpu.kernels.vectors import split
-from nnc.backends.factorizations import Specs, supports
+from nnc.backends.factorizations import Specs, printed_if_small, supports
 from nnc.backends.printer import Bound, Printer, add_native, in_blocks, times
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
@@ -196,6 +197,7 @@ class Factorization:
         run: (group, step) computes.
         write: (code, step, element, pointers) writes the results.
         refuses: whether inputs may be refused.
+        is_fast: whether small matrices take less time than LAPACK's call.
     """
 
     elements: Sizes
@@ -203,6 +205,7 @@ class Factorization:
     run: Callable[[Group, Step], None]
     write: Callable[[Code, Step, Callable[[Bound], str], Sequence[str]], None]
     refuses: bool = False
+    is_fast: bool = False
 
     def lanes(self, specs: Specs, params: Params, machine: Target) -> int:
         """Matrices side by side: as many as there are, as vectors have lanes, and as the stack holds; 0 for one."""
@@ -233,7 +236,7 @@ class Factorization:
             buffer = "%workspace" if room else code.room(nbytes)
             vector = machine.vector_bytes // dtype.itemsize
             group = Group(code, dtype, lanes, vector, buffer, lambda: printer.refuse(code))
-            with code.loop(begin, end) as i:
+            with keeping_denormals(code), code.loop(begin, end) as i:
                 # The last group may lie over its neighbour: these matrices are factorised twice.
                 first = times(code, i, max(lanes, 1))
                 if lanes and count % lanes:
@@ -273,9 +276,21 @@ def _batches(step: Step, has_room: bool) -> tuple[Axes, list[str]]:
     return Axes(batch, tuple(view.strides[: len(batch)] for view in views)).merged(), names
 
 
+@contextmanager
+def keeping_denormals(code: Code) -> Iterator[None]:
+    """Computes with denormal numbers, as LAPACK does: a pivot may be one."""
+    for line in ("i64 @nnc_float_mode()", "void @nnc_set_float_mode(i64)", "void @nnc_keep_denormals()"):
+        code.declare(f"declare {line}")
+    mode = code.let("call i64 @nnc_float_mode()")
+    code.line("call void @nnc_keep_denormals()")
+    yield
+    code.line(f"call void @nnc_set_float_mode(i64 {mode})")
+
+
 def add_factorization(name: str, made: Factorization) -> None:
     """Registers the printed kernel of a command. LAPACK's comes first, but declines where the printed one `pays`."""
     add_native(name, made.native, supports, made.workspace, priority=9)
+    printed_if_small.set(name, made.is_fast)
 
 
 def over_matrix(code: Code, view: View, pointer: str, body: Callable[[Value, Value, str], None]) -> None:

@@ -95,4 +95,4 @@ def _write(code: Code, step: Step, element: Element, pointers: Sequence[str]) ->
         code.store(at, code.load(element(code.add(i, code.integer(m * n + k))), dtype))
 
 
-add_factorization("qr", Factorization(_elements, _read, _run, _write))
+add_factorization("qr", Factorization(_elements, _read, _run, _write, is_fast=True))

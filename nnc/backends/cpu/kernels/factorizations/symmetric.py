@@ -345,4 +345,4 @@ def _write(code: Code, step: Step, element: Element, pointers: Sequence[str]) ->
             code.store(at, code.load(element(code.add(row, i)), dtype))
 
 
-add_factorization("eigh", Factorization(_elements, read_symmetric, _run, _write, refuses=True))
+add_factorization("eigh", Factorization(_elements, read_symmetric, _run, _write, refuses=True, is_fast=True))

@@ -23,7 +23,7 @@ from nnc.base import dtypes
 from nnc.commands.contract import dot
 from nnc.device import CPU
 from nnc.device.target import Target
-from nnc.graph import Kernel, TensorSpec, add_kernel, command, infer_specs
+from nnc.graph import Attribute, Kernel, TensorSpec, add_kernel, command, infer_specs
 from nnc.graph.kernels import KernelFactory
 from nnc.lower.kernels.axes import Axes, word_of
 from nnc.lower.kernels.builder import Code, Value, has_code
@@ -100,11 +100,6 @@ def _weight_gradient(stride: int, dilation: int, low: int) -> Place:
     return lambda k, p: stride * p + dilation * k - low
 
 
-_FORMS: Mapping[str, Callable[[int, int, int], Place]] = {
-    "conv": _forward, "conv_input_grad": _input_gradient, "conv_weight_grad": _weight_gradient,
-}  # fmt: skip
-
-
 def _channels_first(view: View, channels_last: bool) -> tuple[tuple[int, ...], Strides]:
     """Returns shape and strides as (N, C, *spatial)."""
     shape, strides = view.spec.shape, view.strides
@@ -113,30 +108,52 @@ def _channels_first(view: View, channels_last: bool) -> tuple[tuple[int, ...], S
     return shape, strides
 
 
-def _tensors(step: Step) -> tuple[_ConvolutionStrides, tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    """Returns the strides of a convolution, and its spatial sizes: of the result, the terms, and the left operand."""
+_Tensors = tuple[_ConvolutionStrides, tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+
+
+def _gradient_tensors(step: Step) -> _Tensors:
+    groups, last = step.params["groups"], step.params.get("channels_last", False)
+    (x, xs), (ct, cs) = (_channels_first(view, last) for view in step.inputs)
+    out = step.outputs[0]
+    w, ws = out.spec.shape, out.strides
+    o, c = w[0] // groups, w[1]
+    strides = _ConvolutionStrides(
+        (c * xs[1], o * cs[1], o * ws[0]), (xs[1], ws[1]), (cs[1], ws[0]), (xs[0], cs[0]), (xs[2:], cs[2:], ws[2:]),
+        (groups, c, o, x[0]),
+    )  # fmt: skip
+    return strides, w[2:], ct[2:], x[2:]
+
+
+def _activation_tensors(step: Step, is_forward: bool) -> _Tensors:
     groups, last = step.params["groups"], step.params.get("channels_last", False)
     left, right, out = (*step.inputs, step.outputs[0])
-    if step.command.name == "conv_weight_grad":
-        (x, xs), (ct, cs) = _channels_first(left, last), _channels_first(right, last)
-        w, ws = out.spec.shape, out.strides
-        o, c = w[0] // groups, w[1]
-        strides = _ConvolutionStrides(
-            (c * xs[1], o * cs[1], o * ws[0]), (xs[1], ws[1]), (cs[1], ws[0]), (xs[0], cs[0]), (xs[2:], cs[2:], ws[2:]),
-            (groups, c, o, x[0]),
-        )  # fmt: skip
-        return strides, w[2:], ct[2:], x[2:]
     (x, xs), (y, ys) = _channels_first(left, last), _channels_first(out, last)
     w, ws = right.spec.shape, right.strides
     o, c = w[0] // groups, w[1]
-    forward = step.command.name == "conv"
-    summed, columns = (c, o) if forward else (o, c)
-    along_summed, along_columns = (ws[1], ws[0]) if forward else (ws[0], ws[1])
+    summed, columns = (c, o) if is_forward else (o, c)
+    along_summed, along_columns = (ws[1], ws[0]) if is_forward else (ws[0], ws[1])
     strides = _ConvolutionStrides(
         (summed * xs[1], o * ws[0], columns * ys[1]), (xs[0], ys[0]), (along_columns, ys[1]), (xs[1], along_summed),
         (xs[2:], ws[2:], ys[2:]), (groups, x[0], columns, summed),
     )  # fmt: skip
     return strides, y[2:], w[2:], x[2:]
+
+
+class _ConvolutionForm(NamedTuple):
+    """One of the three commands: where its terms lie, and the strides of its tensors with its spatial sizes: of the result, the
+    terms, and the left operand.
+    """
+
+    place: Callable[[int, int, int], Place]
+    tensors: Callable[[Step], _Tensors]
+
+
+_forms: Attribute[_ConvolutionForm] = Attribute(
+    "printed_convolution", "the form in which a convolution, or a gradient of one, is printed"
+)
+_forms.set("conv", _ConvolutionForm(_forward, partial(_activation_tensors, is_forward=True)))
+_forms.set("conv_input_grad", _ConvolutionForm(_input_gradient, partial(_activation_tensors, is_forward=False)))
+_forms.set("conv_weight_grad", _ConvolutionForm(_weight_gradient, _gradient_tensors))
 
 
 class _ConvolutionSums(NamedTuple):
@@ -156,9 +173,10 @@ class _ConvolutionSums(NamedTuple):
 
 
 def _sums_of(step: Step) -> _ConvolutionSums:
-    tensors, positions, terms, sizes = _tensors(step)
+    form = _forms[step.command]
+    tensors, positions, terms, sizes = form.tensors(step)
     windows = (step.params[key] for key in ("stride", "dilation", "padding"))
-    places = [_FORMS[step.command.name](s, d, low) for s, d, (low, _) in zip(*windows, strict=True)]
+    places = [form.place(s, d, low) for s, d, (low, _) in zip(*windows, strict=True)]
     cut = [list(_axis_runs(*each)) for each in zip(positions, terms, sizes, places, strict=True)]
     return _ConvolutionSums(tensors, positions, terms, cut)
 
@@ -356,5 +374,5 @@ def _kernel(name: str, machine: Target) -> Kernel:
     return Kernel(CPU, run_native(native, name), able, workspace=workspace, native=Remembered(native))
 
 
-for _name in _FORMS:
-    add_kernel(_name, KernelFactory(CPU, partial(_kernel, _name)))
+for _command in _forms:
+    add_kernel(_command.name, KernelFactory(CPU, partial(_kernel, _command.name)))
