@@ -126,9 +126,17 @@ def slice_of_inputs(node: Node, x: Any, starts: Any, ends: Any, axes: Any = None
 def _slice(x: Any, starts: Sequence[int], ends: Sequence[int], axes: Sequence[int], steps: Sequence[int]) -> Any:
     index = [slice(None)] * len(x.shape)
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
-        is_to_begin = step < 0 and end < -x.shape[axis]
-        index[axis] = slice(start, None if is_to_begin else end, step)
+        index[axis] = _bounds(start, end, step, x.shape[axis])
     return x[tuple(index)]
+
+
+def _bounds(start: int, end: int, step: int, size: int) -> slice:
+    """Moves bounds outside of the axis to its ends. Read backwards, a start before the first element is the first, unlike Python's."""
+    begin, stop = (place + size if place < 0 else place for place in (start, end))
+    if step > 0:
+        return slice(min(max(begin, 0), size), min(max(stop, 0), size), step)
+    stop = min(max(stop, -1), size - 1)
+    return slice(min(max(begin, 0), size - 1), None if stop < 0 else stop, step) if size else slice(0, 0)
 
 
 @operator("ConstantOfShape")

@@ -54,6 +54,7 @@ CALLS = [
     Call("ConvInteger", 10, (BYTES, BYTES[:, :, :3, :2].copy(), np.uint8(7), np.uint8(3)), {"pads": [1, 0, 1, 1]}),
     Call("NonMaxSuppression", 11, (np.abs(floats(1, 6, 4)), np.abs(floats(1, 2, 6)), np.int64(3), np.float32(0.1),
                                    np.float32(0.2)), {"center_point_box": 1}),
+    Call("Slice", 13, (floats(5, 6), numbers(-10, 9), numbers(-100, -100), numbers(0, 1), numbers(-1, -1))),
     Call("Hardmax", 11, (floats(2, 3, 4),), {"axis": -2}),
 ]  # fmt: skip
 
