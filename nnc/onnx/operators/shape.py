@@ -131,7 +131,7 @@ def _slice(x: Any, starts: Sequence[int], ends: Sequence[int], axes: Sequence[in
 
 
 def _bounds(start: int, end: int, step: int, size: int) -> slice:
-    """Moves bounds outside of the axis to its ends. Read backwards, a start before the first element is the first, unlike Python's."""
+    """Moves bounds outside of the axis to its ends, also a start before the first element of an axis that is read backwards."""
     begin, stop = (place + size if place < 0 else place for place in (start, end))
     if step > 0:
         return slice(min(max(begin, 0), size), min(max(stop, 0), size), step)
