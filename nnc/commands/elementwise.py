@@ -264,18 +264,17 @@ sign: Command = elementwise(
     weight=2,
 )  # fmt: skip
 square: Command = elementwise(
-    "square", lambda x: _square(x), "x * x",
+    "square", np.square, "x * x", complex_function=lambda x: _complex_square(x),
     derivative=of_tangent(lambda t, x, out: x * t * 2),  # keeps x, no double of it
     weight=2, elements=Product((0, 0)),
 )  # fmt: skip
 
 
-def _square(x: Any) -> Any:
-    """Squares numbers. The real part of a complex square is a product, so that it does not overflow where the parts are alike."""
-    if x.dtype.kind != "c":
-        return np.square(x)
-    out = np.empty(x.shape, x.dtype)
-    out.real, out.imag = (x.real - x.imag) * (x.real + x.imag), x.real * (x.imag + x.imag)
+def _complex_square(x: Any) -> Any:
+    """Squares complex numbers. The real part is a product, so that it does not overflow where the parts are alike."""
+    out = np.empty_like(x)
+    out.real[...] = (x.real - x.imag) * (x.real + x.imag)
+    out.imag[...] = x.real * (x.imag + x.imag)
     return out
 
 
@@ -379,9 +378,10 @@ def _log1p(x: Any) -> Any:
     (square_a, lost_a), (square_b, lost_b) = _square_exactly(near_a), _square_exactly(near_b)
     total, lost = _add_exactly(2 * near_a, square_a)
     total, lost_then = _add_exactly(total, square_b)
-    out = np.empty(x.shape, x.dtype)  # 1j times NaN would be NaN in both parts
+    out = np.empty_like(x)  # 1j times NaN would be NaN in both parts
     near = 0.5 * np.log1p(total + (lost + lost_then + lost_a + lost_b))
-    out.real, out.imag = np.where(far, np.log(x.astype(np.complex128) + 1).real, near), np.arctan2(b, 1 + a)
+    out.real[...] = np.where(far, np.log(x.astype(np.complex128) + 1).real, near)
+    out.imag[...] = np.arctan2(b, 1 + a)
     return out
 
 
