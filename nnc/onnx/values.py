@@ -55,10 +55,10 @@ def integers(value: Any, what: str) -> list[int]:
 
 
 def as_known(value: Any) -> Any:
-    """Returns the result of an operator on known values as a known value."""
-    return (
-        [as_known(part) for part in value] if isinstance(value, list) else None if value is None else np.asarray(value)
-    )
+    """Returns the result of an operator on known values as a known value, in rows, as programs read constants."""
+    if isinstance(value, list):
+        return [as_known(part) for part in value]
+    return None if value is None else np.asarray(value, order="C")
 
 
 def nnc_has(dtype: Any) -> bool:
