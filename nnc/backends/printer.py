@@ -232,6 +232,13 @@ def times(code: Code, x: Bound, factor: Bound) -> Bound:
     return code.mul(x, code.integer(factor))
 
 
+def plus(code: Code, x: Bound, y: Bound) -> Bound:
+    """x + y, folded where known."""
+    if isinstance(x, int) and isinstance(y, int):
+        return x + y
+    return code.add(code.integer(x), code.integer(y))
+
+
 def minus(code: Code, x: Bound, y: Bound) -> Bound:
     """x - y, folded where known."""
     if isinstance(x, int) and isinstance(y, int):

@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from nnc import tree
 from nnc.array.array import as_value
 from nnc.backends.blas.linked import BLAS, adapters_text, is_linkable
@@ -22,6 +24,7 @@ from nnc.base.dtypes import shown_dtype
 from nnc.base.garbage import collection_paused
 from nnc.base.machine import address_of
 from nnc.base.options import Options
+from nnc.commands.pack import Blocks
 from nnc.commands.promote import astype, is_weak, with_weakness
 from nnc.compiled.compiled import Compiled
 from nnc.compiled.executable import Lowered
@@ -34,8 +37,10 @@ from nnc.errors import BackendError, UnsupportedError, user_error
 from nnc.graph import TensorSpec
 from nnc.graph.kernels import kernel
 from nnc.lower.kernels.native import Native
-from nnc.lower.plan.stages import Step, row_major
+from nnc.lower.plan.liveness import walk
+from nnc.lower.plan.stages import Kind, NDArray, Step, row_major
 from nnc.run.exported_entry import ALIGNMENT, ExportedText, missing_kernels, print_exported
+from nnc.run.native_program import ProgramParts
 from nnc.run.report import Cost, MemoryPlan, make_cost, make_memory_plan
 
 __all__ = ["ALIGNMENT", "OBJECT_TARGETS", "known_targets"]
@@ -115,12 +120,13 @@ def compile_to_object(
     processor, options = OBJECT_TARGETS[target], lowered.options
     with collection_paused(), set_context(program=options):
         graph, used = lowered.wanted()
+        explicit = lowered.num_explicit
+        options = options.update(keeps=tuple(place for place, i in enumerate(used) if i >= explicit))
         parts = lower_to_parts(graph, options, toolchain(options.device).choose_kernel)
         missing = missing_kernels(parts, is_linkable if links else lambda symbol: False)
         if missing:
             raise _needs_python(missing, links)
-        explicit = lowered.num_explicit
-        given = [i if i < explicit else lowered.captured_arrays()[i - explicit] for i in used]
+        given = _with_packed([i if i < explicit else lowered.captured_arrays()[i - explicit] for i in used], parts)
         printed = print_exported(name, parts, given, inside=inside)
     own = (name, f"{name}_error", *((f"{name}_start", f"{name}_stop") if threads > 1 else ()))
     assert options.machine is not None, "object_options gives one"
@@ -161,6 +167,18 @@ def has_threads(target: str) -> bool:
 def runs_here(target: str) -> bool:
     """Whether this machine may run code for a target: its processor family is the same."""
     return OBJECT_TARGETS[target].architecture == platform.machine()
+
+
+def _with_packed(given: list[int | NDArray], parts: ProgramParts) -> list[int | NDArray]:
+    """Returns what the inputs of a program are, with the packed forms of captured arrays, which take the places of those that no
+    step reads.
+    """
+    bound = parts.planned.bound
+    packed = [Blocks.of(layout).pack(given[source]) for source, layout in bound.kept]
+    views = (*bound.outputs, *(view for step in walk(bound.steps) for view in step.inputs))
+    read = {buffer.index for buffer in (bound.buffers[view.buffer] for view in views) if buffer.kind is Kind.INPUT}
+    left = [x if isinstance(x, int) or i in read else np.empty(0, x.dtype) for i, x in enumerate(given)]
+    return [*left, *packed]
 
 
 def _modules(printed: ExportedText, target: ObjectTarget, pool: str | None) -> list[tuple[str, Recipe]]:

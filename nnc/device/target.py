@@ -223,18 +223,14 @@ class Convolutions(NamedTuple):
         short_row: places of a row up to which kernels for channels that are last do not pay.
         few_rows: rows of a product below which reordering the weight costs more than it brings.
         turning_cost: cost of turning a tensor's axes, in times of a library's own reorder.
-        unfolded_row: places of a row of a printed convolution's result from which on windows are read where they lie.
-        unfolded_columns: channels that must read a copy of the windows.
-        unfolded_bytes: bytes of such a copy, at most.
+        padded_positions: positions of a printed convolution's result up to which they read a large weight but once.
     """
 
     large_image: int = 512
     short_row: int = 4  # they take one row at a time
     few_rows: int = 1024
     turning_cost: int = 3
-    unfolded_row: int = 24
-    unfolded_columns: int = 16
-    unfolded_bytes: int = 1 << 24
+    padded_positions: int = 128
 
 
 class Sorting(NamedTuple):

@@ -62,7 +62,7 @@ def layout(graph: Graph, options: Options) -> Graph:
         →  a = reorder(x); y = conv(a, w){channels_last}; z = exp(y); u = conv(z, w){channels_last}; v = transpose(u)
     """
     machine = machine_of(options)
-    turns = options.native and machine.kind == CPU and not machine.backends  # printed convolutions like rows as well
+    turns = options.native and machine.kind == CPU
     return _Layouts(machine.convolutions.turning_cost).graph(graph) if turns else graph
 
 

@@ -102,8 +102,8 @@ class _WithPacks(NewGraph):
         """Returns the node on packed operands, but for operands that no other node reads packed."""
         for position, layout in layouts.items():
             source, params = node.inputs[position], MappingProxyType({"layout": layout})
-            if source not in self.lasting and self.wishes[source, layout] == 1:
-                continue
+            if source not in self.lasting and self.wishes[source, layout] == 1 and not self.packer.machine.backends:
+                continue  # a library's kernel reorders as fast
             (spec,) = infer_specs(pack_command, (source.spec,), params)
             self._note(Node(pack_command, (source,), (Symbol(spec, source.name),), params, source=node.source))
             inputs = (*node.inputs[:position], self.known[source, layout], *node.inputs[position + 1 :])

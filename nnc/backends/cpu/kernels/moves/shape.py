@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 from nnc.backends.copies import inner_part, joined, shown
 from nnc.backends.moves import fill_box, is_tiny, move_box
 from nnc.backends.printer import Printer, add_native
 from nnc.base.later import later
+from nnc.commands.pack import Blocks
 from nnc.device import CPU
 from nnc.device.target import Target
 from nnc.graph import Command, TensorSpec, kernel
 from nnc.lower.kernels.native import Native
-from nnc.lower.plan.stages import Step
+from nnc.lower.plan.stages import Step, row_major
 from nnc.lower.plan.views import restride
 
 join_many = later(f"{__package__}.joins", "join_many")
@@ -75,6 +78,21 @@ def _pad(step: Step, machine: Target) -> Native | None:
     return printer.native(inline=is_tiny(machine, out.spec))
 
 
+def _pack(step: Step, machine: Target) -> Native:
+    """Returns the copy into another order of axes, without blocks."""
+    x, out = step.inputs[0], step.outputs[0]
+    order = Blocks.of(step.params["layout"]).order
+    spec = x.spec.update(shape=tuple(x.spec.shape[axis] for axis in order))
+    printer = Printer(step, machine)
+    move_box(printer, spec, "%in0", tuple(x.strides[axis] for axis in order), "%out0", row_major(spec))
+    return printer.native(inline=is_tiny(machine, out.spec))
+
+
+def _is_order(specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:
+    blocks = Blocks.of(params["layout"])
+    return not blocks.blocks and len(blocks.sizes) == specs[0].ndim
+
+
 def _add_view(target: Command) -> None:
     """Adds the kernel of views to one that has none of its own."""
     if not any(each.backend == CPU for each in kernel.so_far(target)):
@@ -84,6 +102,7 @@ def _add_view(target: Command) -> None:
 add_native("reshape", partial(_shown, in_order=True))
 add_native("copy", _shown)
 add_native("reorder", _shown)
+add_native("pack", _pack, _is_order)
 restride.follow(_add_view)
 add_native("concatenate", _concatenate)
 add_native("pad", _pad)

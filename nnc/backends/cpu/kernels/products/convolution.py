@@ -4,8 +4,8 @@ Along each axis, positions of the result that have the same terms are a run: tho
 of those that reach into the padding; with strides, the gradient of the input has runs for each remainder. A box of runs is a
 product whose operands are views that overlap. No zeros are multiplied in the place of padding, so an infinite weight makes no NaN.
 
-Rows of small images are too short for vectors. There, windows are copied, with zeros for padding, so that all positions make one
-row of a single product ("im2col"). Where its result is not finite, the boxes compute it once more.
+Where few positions read a large weight, each box would read it again: there, the image is copied between zeros, and all positions
+make one product. Where its result is not finite, the boxes compute it once more.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from typing import Any, NamedTuple
 
 from nnc.backends.cpu.kernels.products.dot import print_product
 from nnc.backends.native_runs import run_native
-from nnc.backends.printer import Bound, Printer, grain_of, in_blocks, over, over_vectors
+from nnc.backends.printer import Printer, in_blocks, over, over_vectors
 from nnc.base import dtypes
 from nnc.commands.contract import dot
+from nnc.commands.pack import Blocks
 from nnc.device import CPU
 from nnc.device.target import Target
 from nnc.graph import Attribute, Kernel, TensorSpec, add_kernel, command, infer_specs
@@ -108,6 +109,16 @@ def _channels_first(view: View, channels_last: bool) -> tuple[tuple[int, ...], S
     return shape, strides
 
 
+def _weight(view: View, packed: str | None, ndim: int) -> tuple[tuple[int, ...], Strides]:
+    """Returns shape and strides of a weight, whose axes a layout may have in another order."""
+    if packed is None:
+        return view.spec.shape, view.strides
+    blocks, dtype = Blocks.of(packed), view.spec.dtype
+    lying = row_major(TensorSpec(tuple(blocks.sizes[axis] for axis in blocks.order), dtype))
+    strides = dict(zip(blocks.order, lying, strict=True))
+    return blocks.sizes, tuple(strides[axis] for axis in range(ndim))
+
+
 _Tensors = tuple[_ConvolutionStrides, tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 
 
@@ -128,7 +139,7 @@ def _activation_tensors(step: Step, is_forward: bool) -> _Tensors:
     groups, last = step.params["groups"], step.params.get("channels_last", False)
     left, right, out = (*step.inputs, step.outputs[0])
     (x, xs), (y, ys) = _channels_first(left, last), _channels_first(out, last)
-    w, ws = right.spec.shape, right.strides
+    w, ws = _weight(right, step.params.get("packed"), len(x))
     o, c = w[0] // groups, w[1]
     summed, columns = (c, o) if is_forward else (o, c)
     along_summed, along_columns = (ws[1], ws[0]) if is_forward else (ws[0], ws[1])
@@ -141,35 +152,42 @@ def _activation_tensors(step: Step, is_forward: bool) -> _Tensors:
 
 class _ConvolutionForm(NamedTuple):
     """One of the three commands: where its terms lie, and the strides of its tensors with its spatial sizes: of the result, the
-    terms, and the left operand.
+    terms, and the left operand; and the order of a weight's last two axes in memory, where columns of the result are neighbours.
     """
 
     place: Callable[[int, int, int], Place]
     tensors: Callable[[Step], _Tensors]
+    channels: str = ""
 
 
 _forms: Attribute[_ConvolutionForm] = Attribute(
     "printed_convolution", "the form in which a convolution, or a gradient of one, is printed"
 )
-_forms.set("conv", _ConvolutionForm(_forward, partial(_activation_tensors, is_forward=True)))
-_forms.set("conv_input_grad", _ConvolutionForm(_input_gradient, partial(_activation_tensors, is_forward=False)))
+_forms.set("conv", _ConvolutionForm(_forward, partial(_activation_tensors, is_forward=True), "ba"))
+_forms.set("conv_input_grad", _ConvolutionForm(_input_gradient, partial(_activation_tensors, is_forward=False), "ab"))
 _forms.set("conv_weight_grad", _ConvolutionForm(_weight_gradient, _gradient_tensors))
 
 
+class _SpatialAxis(NamedTuple):
+    """A spatial axis: its positions in the result, the terms of each, the size of the left operand, and where the terms lie."""
+
+    positions: int
+    terms: int
+    size: int
+    place: Place
+
+
 class _ConvolutionSums(NamedTuple):
-    """A convolution, or a gradient of one, as sums over terms: its strides, the positions and terms along each spatial axis, and
-    the runs of positions.
-    """
+    """A convolution, or a gradient of one, as sums over terms: its strides, its spatial axes, and the runs of their positions."""
 
     tensors: _ConvolutionStrides
-    positions: tuple[int, ...]
-    terms: tuple[int, ...]
+    axes: list[_SpatialAxis]
     cut: list[list[_AlikePositions]]
 
     @property
     def has_padding(self) -> bool:
         """Whether a position has fewer terms than there are."""
-        return any(run.terms < n for runs, n in zip(self.cut, self.terms, strict=True) for run in runs)
+        return any(run.terms < axis.terms for runs, axis in zip(self.cut, self.axes, strict=True) for run in runs)
 
 
 def _sums_of(step: Step) -> _ConvolutionSums:
@@ -177,8 +195,8 @@ def _sums_of(step: Step) -> _ConvolutionSums:
     tensors, positions, terms, sizes = form.tensors(step)
     windows = (step.params[key] for key in ("stride", "dilation", "padding"))
     places = [form.place(s, d, low) for s, d, (low, _) in zip(*windows, strict=True)]
-    cut = [list(_axis_runs(*each)) for each in zip(positions, terms, sizes, places, strict=True)]
-    return _ConvolutionSums(tensors, positions, terms, cut)
+    axes = [_SpatialAxis(*each) for each in zip(positions, terms, sizes, places, strict=True)]
+    return _ConvolutionSums(tensors, axes, [list(_axis_runs(*axis)) for axis in axes])
 
 
 def _box_product(step: Step, tensors: _ConvolutionStrides, runs: Sequence[_AlikePositions]) -> Step:
@@ -218,15 +236,15 @@ def _box_product(step: Step, tensors: _ConvolutionStrides, runs: Sequence[_Alike
 
 def _native(step: Step, machine: Target) -> Native | None:
     sums = _sums_of(step)
-    unfolds = _unfolded_bytes(sums, step.outputs[0].spec.dtype.itemsize, machine) > 0
-    printer = Printer(step, machine, workspace=unfolds)
+    axes = _padded(sums, step.outputs[0].spec.dtype.itemsize, machine)
+    printer = Printer(step, machine, workspace=axes is not None)
     if not step.outputs[0].spec.size:
         return printer.native(inline=True)
-    if not unfolds:
+    if axes is None:
         return printer.native(light=True) if _print_boxes(printer, step, sums, machine) else None
-    if not _print_unfolded(printer, step, sums, machine):
+    if not _print_padded(printer, step, sums, axes, machine):
         return None
-    if sums.has_padding and dtypes.is_inexact(step.outputs[0].spec.dtype):
+    if dtypes.is_inexact(step.outputs[0].spec.dtype):
         code = printer.main
         with code.when(code.not_(_is_finite(code, step.outputs[0], machine))):  # zeros may have met an infinite weight
             if not _print_boxes(printer, step, sums, machine):
@@ -263,75 +281,89 @@ def _starts(tensors: _ConvolutionStrides, runs: Sequence[_AlikePositions]) -> li
     ]
 
 
-# -- small images ------------------------------------------------------------------------------------------------------
+# -- few positions -----------------------------------------------------------------------------------------------------
 
 
-def _unfolded_bytes(sums: _ConvolutionSums, itemsize: int, machine: Target) -> int:
-    """Returns the bytes of the left operand's windows, where it pays to copy them: rows of the result are short, so that all its
-    positions make one long row, and many columns read a copy. 0 where it does not.
+class _PaddedAxis(NamedTuple):
+    """A spatial axis of the left operand between zeros: `low` of them before it, `size` elements in all. A position of the result
+    begins `along` elements further than its neighbour, and its terms lie `across` elements apart.
     """
-    figures, (groups, rows, columns, summed) = machine.convolutions, sums.tensors.sizes
-    nbytes = itemsize * groups * rows * summed * math.prod((*sums.positions, *sums.terms))
-    is_short = len(sums.positions) > 1 and sums.positions[-1] < figures.unfolded_row
-    pays = is_short and columns >= figures.unfolded_columns and math.prod(sums.terms) > 1
-    return nbytes if pays and nbytes <= figures.unfolded_bytes else 0
+
+    low: int
+    size: int
+    along: int
+    across: int
 
 
-def _print_unfolded(printer: Printer, step: Step, sums: _ConvolutionSums, machine: Target) -> bool:
-    """Prints the copy of all windows, with zeros in the place of padding, and one product; returns whether that has a kernel."""
-    (groups, rows, _, summed), view = sums.tensors.sizes, step.inputs[0]
-    word, dtype = word_of(view.spec.dtype), view.spec.dtype
-    shape = (groups, summed, *sums.terms, rows, *sums.positions)
-    strides = row_major(TensorSpec(shape, dtype))
-    at_terms, at_rows = 2, 2 + len(sums.terms)
-    along_terms, along_positions = strides[at_terms:at_rows], strides[at_rows + 1 :]
-    tensors = sums.tensors
+def _padded_axis(run: _SpatialAxis) -> _PaddedAxis | None:
+    """Returns the axis between zeros; None where terms of a position lie unevenly."""
+    place, first = run.place, run.place(0, 0)
+    along, across = place(1, 0) - first, place(0, 1) - first
+    places = [place(r, t) for r in range(run.positions) for t in range(run.terms)]
+    if places != [first + along * r + across * t for r in range(run.positions) for t in range(run.terms)]:
+        return None
+    low = -min(0, *places)
+    return _PaddedAxis(low, max(run.size - 1, *places) + low + 1, along, across)
 
-    def copy(code: Code, begin: Bound, end: Bound) -> None:
-        part = 1, begin, end
-        if sums.has_padding:
-            filled = Axes(shape, (strides,))
-            with over(code, Axes(shape[:2], (strides[:2],)), ["%workspace"], part) as (start,):
-                count = math.prod(filled.shape[2:])
-                lanes = machine.vector_bytes // dtype.itemsize
 
-                def zero(i: Value, lanes: int) -> None:
-                    place = code.offset(start, code.mul(i, code.integer(dtype.itemsize)))
-                    code.store(place, code.constant(0, word, lanes))
+def _padded(sums: _ConvolutionSums, itemsize: int, machine: Target) -> list[_PaddedAxis] | None:
+    """Returns the axes of the left operand between zeros, where a copy of it pays: few positions read a large right operand, which
+    a product for each box of them reads again. None where it does not.
+    """
+    groups, rows, columns, summed = sums.tensors.sizes
+    nbytes = itemsize * groups * columns * summed * math.prod(axis.terms for axis in sums.axes)
+    few = rows * math.prod(axis.positions for axis in sums.axes) <= machine.convolutions.padded_positions
+    if not (few and sums.has_padding and nbytes > machine.memory.second_cache_bytes):
+        return None
+    axes = [_padded_axis(axis) for axis in sums.axes]
+    return None if None in axes else [axis for axis in axes if axis is not None]
 
-                in_blocks(code, 0, count, lanes, zero)
-        for runs in product(*sums.cut):
-            box = (groups, summed, *(run.terms for run in runs), rows, *(run.places for run in runs))
-            if not math.prod(box):
-                continue
-            source = (
-                tensors.groups[0], tensors.summed[0],
-                *(run.across * s for run, s in zip(runs, tensors.spatial[0], strict=True)),
-                tensors.rows[0], *(run.along * s for run, s in zip(runs, tensors.spatial[0], strict=True)),
-            )  # fmt: skip
-            target = (
-                *strides[:2], *(run.term_step * s for run, s in zip(runs, along_terms, strict=True)),
-                strides[at_rows], *(run.step * s for run, s in zip(runs, along_positions, strict=True)),
-            )  # fmt: skip
-            first = sum(run.term * s for run, s in zip(runs, along_terms, strict=True))
-            first += sum(run.first * s for run, s in zip(runs, along_positions, strict=True))
-            pointers = [code.offset("%in0", _starts(tensors, runs)[0]), code.offset("%workspace", first)]
-            with over(code, Axes(box, (source, target)), pointers, part) as (x, y):
-                code.store(y, code.load(x, word))
 
-    printer.parts(summed, grain_of(summed, 2 * math.prod(shape) * dtype.itemsize, machine), copy)
-    whole = [
-        _AlikePositions(0, 1, n, 0, 1, terms, 0, along, across)
-        for n, terms, along, across in zip(sums.positions, sums.terms, along_positions, along_terms, strict=True)
+def _copy_strides(sums: _ConvolutionSums, axes: Sequence[_PaddedAxis], itemsize: int) -> Strides:
+    """Returns the strides in bytes of the copy: along its rows, spatial axes, groups and summed channels."""
+    groups, rows, _, summed = sums.tensors.sizes
+    sizes = (rows, *(axis.size for axis in axes), groups, summed)
+    return tuple(itemsize * math.prod(sizes[i + 1 :]) for i in range(len(sizes)))
+
+
+def _copied_bytes(sums: _ConvolutionSums, itemsize: int, machine: Target) -> int:
+    axes = _padded(sums, itemsize, machine)
+    return 0 if axes is None else _copy_strides(sums, axes, itemsize)[0] * sums.tensors.sizes[1]
+
+
+def _print_padded(
+    printer: Printer, step: Step, sums: _ConvolutionSums, axes: Sequence[_PaddedAxis], machine: Target
+) -> bool:
+    """Prints the copy between zeros, and one product; returns whether that has a kernel."""
+    tensors, dtype = sums.tensors, step.inputs[0].spec.dtype
+    groups, rows, _, summed = tensors.sizes
+    word, strides = word_of(dtype), _copy_strides(sums, axes, dtype.itemsize)
+    along_rows, *along, along_groups, along_summed = strides
+    count = rows * along_rows // dtype.itemsize
+    inner = (rows, *(axis.size for axis in sums.axes), groups, summed)
+    source = (tensors.rows[0], *tensors.spatial[0], tensors.groups[0], tensors.summed[0])
+    start = sum(axis.low * stride for axis, stride in zip(axes, along, strict=True))
+    code = printer.main
+
+    def zero(i: Value, lanes: int) -> None:
+        place = code.offset("%workspace", code.mul(i, code.integer(dtype.itemsize)))
+        code.store(place, code.constant(0, word, lanes))
+
+    in_blocks(code, 0, count, machine.vector_bytes // dtype.itemsize, zero)
+    with over(code, Axes(inner, (source, strides)), ["%in0", code.offset("%workspace", start)]) as (x, y):
+        code.store(y, code.load(x, word))
+    runs = [
+        _AlikePositions(0, 1, axis.positions, 0, 1, axis.terms, 0, padded.along, padded.across)
+        for axis, padded in zip(sums.axes, axes, strict=True)
     ]
-    unfolded = tensors._replace(
-        groups=(strides[0], *tensors.groups[1:]), rows=(strides[at_rows], tensors.rows[1]),
-        summed=(strides[1], tensors.summed[1]), spatial=((1,) * len(whole), *tensors.spatial[1:]),
+    copied = tensors._replace(
+        groups=(along_groups, *tensors.groups[1:]), rows=(along_rows, tensors.rows[1]),
+        summed=(along_summed, tensors.summed[1]), spatial=(tuple(along), *tensors.spatial[1:]),
     )  # fmt: skip
-    native = print_product(_box_product(step, unfolded, whole), machine)
+    native = print_product(_box_product(step, copied, runs), machine)
     if native is None:
         return False
-    printer.call(printer.main, native, "%workspace", "%in1", "%out0")
+    printer.call(code, native, "%workspace", "%in1", "%out0")
     return True
 
 
@@ -359,19 +391,30 @@ def _workspace(name: str, machine: Target, specs: tuple[TensorSpec, ...], params
         return 0
     views = [View.whole(0, spec) for spec in (*specs, *outs)]
     sums = _sums_of(Step(command(name), tuple(views[:2]), tuple(views[2:]), params))
-    return _unfolded_bytes(sums, specs[0].dtype.itemsize, machine)
+    return _copied_bytes(sums, specs[0].dtype.itemsize, machine)
 
 
 def _supports(machine: Target, specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:
     """Takes convolutions of programs without libraries; elsewhere the reference, with BLAS, runs those oneDNN lacks."""
-    return bool(machine.backends) and "packed" not in params and has_code(specs[0].dtype)
+    return bool(machine.backends) and has_code(specs[0].dtype)
+
+
+def _layouts(name: str, specs: tuple[TensorSpec, ...], params: Mapping[str, Any], once: bool) -> Mapping[int, str]:
+    """Wants a weight such that vectors of columns are read as they lie."""
+    channels = _forms[command(name)].channels
+    if not channels or "packed" in params:
+        return {}
+    shape = specs[1].shape
+    spatial = "".join(chr(ord("c") + i) for i in range(len(shape) - 2))
+    return {1: f"{'x'.join(map(str, shape))}:{spatial}{channels}"}
 
 
 def _kernel(name: str, machine: Target) -> Kernel:
     native = partial(_native, machine=machine)
     workspace = partial(_workspace, name, machine)
     able = partial(_supports, machine)
-    return Kernel(CPU, run_native(native, name), able, workspace=workspace, native=Remembered(native))
+    layouts = partial(_layouts, name)
+    return Kernel(CPU, run_native(native, name), able, workspace=workspace, native=Remembered(native), layouts=layouts)
 
 
 for _command in _forms:

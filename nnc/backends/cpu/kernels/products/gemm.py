@@ -4,11 +4,13 @@ A tile is a few rows by a few vectors of columns. For each term of the sums, the
 each row multiplies them by its element of the left one (Goto and van de Geijn, "Anatomy of high-performance matrix multiplication",
 2008). The right matrix is packed, a panel of columns at a time, where it is not read as it lies: transposed, or long enough to pay.
 The first tile packs its operand for the tiles below it. Where the left matrix stays in no cache near, a few rows of it meet several
-panels before the next rows do.
+panels before the next rows do. Where rows lie at uneven distances, as the positions of images do, the product is a loop over
+matrices with the same right one, which is packed once.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import NamedTuple, Protocol
@@ -25,7 +27,7 @@ from nnc.backends.cpu.kernels.products.tiles import (
     shared_sums,
 )
 from nnc.backends.cpu.kernels.vectors import TILE_ROWS, advance, split, write_row
-from nnc.backends.printer import Bound, Printer, minus, times
+from nnc.backends.printer import Bound, Printer, minus, plus, times
 from nnc.backends.products import Axis, Product
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
@@ -38,13 +40,16 @@ _NUMBERS = "first", "end", "width"  # numbers that a kernel takes which finishes
 
 class Shape(NamedTuple):
     """The tiling of a product: parts of `chunk` rows by `group` panels of columns, and those into tiles. `shared`: tiles and
-    panels are computed by functions that products share.
+    panels are computed by functions that products share. A part goes through as many iterations of the loops `again` as there
+    are `turns`, with the same packed panels.
     """
 
     tile: Tile
     chunk: int
     group: int
     shared: bool
+    again: tuple[Axis, ...]
+    turns: int
 
     def has_any_rows(self, product: Product) -> bool:
         """Whether one code serves parts of any number of rows: at least a tile of them, with sums that are done at once."""
@@ -126,31 +131,43 @@ def shape_of(product: Product, wide: DType, machine: Target, *, finished: bool =
     rows = min(table[vectors], m)
     rows = -(-m // -(-m // rows))  # tiles of nearly equal size
     direct = product.columns.y == unit or n == 1
+    again = tuple(axis for axis in product.loops if not axis.y)
     groups = panels = -(-needed // vectors)
     if narrow and not is_near:
         groups = -(-panels // max(near_bytes // (2 * terms * vectors * machine.vector_bytes), 1))
         groups = min(max(groups, -(-figures.parts // (product.count * -(-m // figures.enough_rows)))), panels)
-    chunk = m
-    if groups * product.count < figures.parts and product.volume > figures.part_volume:
-        chunk = max(figures.least_rows, -(-m // -(-figures.parts // (groups * product.count))))
-        chunk = min(m, -(-chunk // rows) * rows)
+
+    def rows_of_part(turns: int) -> int:
+        parts, most = groups * product.count // turns, m * turns
+        if parts >= figures.parts or product.volume * turns <= figures.part_volume:
+            return most
+        wanted = max(figures.least_rows, -(-most // -(-figures.parts // parts)))
+        return min(most, -(-wanted // rows) * rows)
+
+    repeated = math.prod(axis.size for axis in again)
+    chunk = rows_of_part(repeated)
     # A copy pays where it is read by many rows; sooner where it is converted on the way, or brings far rows together.
     is_far = wide != product.dtype or any(abs(axis.y) >= figures.displacing_bytes for axis in product.depth)
-    many = chunk > rows if narrow else m >= 48 if is_far else chunk >= figures.packed_rows
+    many = chunk > rows if narrow else m * repeated >= 48 if is_far else chunk >= figures.packed_rows
     rounds_twice = wide != product.dtype and product.k > figures.panel_terms and not finished
     packed = not direct or (product.k * n * unit > 1 << 17 and many and not rounds_twice)
     if packed and rounds_twice:
         return None
     tile = Tile(machine, product.dtype, wide, lanes, rows, vectors, packed)
     group = -(-panels // groups) if packed else 1
-    if finished and packed and product.k > figures.panel_terms:
+    is_long = packed and product.k > figures.panel_terms
+    if not packed or (finished and is_long) or chunk < m:
+        again = ()
+    turns = -(-chunk // m) if again else 1
+    chunk = m if again else rows_of_part(1)
+    if finished and is_long:
         room = figures.sum_bytes // tile.row_bytes
         chunk, group = min(chunk, max(room // rows, 1) * rows), 1
     is_even = product.columns.out == unit and (packed or product.columns.y == unit)
     is_large = (
         product.volume * product.count >= figures.shared_volume and rows * tile.width * product.k > figures.shared_tile
     )
-    return Shape(tile, chunk, group, is_even and is_large)
+    return Shape(tile, chunk, group, is_even and is_large, again, turns)
 
 
 def _as_it_lies(axes: Sequence[Axis]) -> list[TermLoop]:
@@ -174,7 +191,10 @@ def print_tiles(printer: Printer, product: Product, shape: Shape, finish: Finish
     tile, full_width = shape.tile, shape.group * shape.tile.width
     groups = -(-product.columns.size // full_width)
     chunks = -(-product.rows.size // shape.chunk)
-    total = product.count * groups * chunks
+    loops = [axis for axis in product.loops if axis not in shape.again]
+    turns = math.prod(axis.size for axis in shape.again)
+    pieces = -(-turns // shape.turns)
+    total = math.prod(axis.size for axis in loops) * groups * chunks * pieces
     volume = product.volume * product.count // total
     grain = max(1, tile.machine.products.part_volume // max(volume, 1))
     tensors = (*product.operands, "%out0", *(finish.pointers if finish is not None else ()))
@@ -185,7 +205,10 @@ def print_tiles(printer: Printer, product: Product, shape: Shape, finish: Finish
         with code.loop(begin, end) as part:
             rest, group = split(code, part, groups)
             rest, chunk = split(code, rest, chunks)
-            pointers = advance(code, product.loops, rest, tensors)
+            rest, piece = split(code, rest, pieces)
+            first, last = times(code, piece, shape.turns), turns - (pieces - 1) * shape.turns
+            within = first, plus(code, first, _pick(code, piece, pieces, shape.turns, last))
+            pointers = advance(code, loops, rest, tensors)
             pointers = _moved(code, pointers, product.columns, times(code, group, full_width))
             pointers = _moved(code, pointers, product.rows, times(code, chunk, shape.chunk))
             last_rows = product.rows.size - (chunks - 1) * shape.chunk
@@ -193,7 +216,7 @@ def print_tiles(printer: Printer, product: Product, shape: Shape, finish: Finish
             # Of shorter vectors, stores under a mask take many cycles.
             for width in _sizes(code, group, groups, full_width, last_width, any_size=tile.machine.vector_bytes == 64):
                 for rows in _sizes(code, chunk, chunks, shape.chunk, last_rows, any_size=shape.has_any_rows(product)):
-                    _Part(printer, code, product, shape, pointers, buffer, rows, width, finish, sums).print()
+                    _Part(printer, code, product, shape, pointers, buffer, rows, width, within, finish, sums).print()
 
     printer.parts(total, grain, body)
 
@@ -207,16 +230,21 @@ def _sizes(code: Code, number: Bound, count: int, full: int, last: int, *, any_s
     """The sizes of parts; the last part is smaller. Code that takes `any_size` gets a size known at run time; otherwise each
     size has code of its own.
     """
-    if count == 1 or full == last:
-        yield last
+    if count == 1 or full == last or any_size:
+        yield _pick(code, number, count, full, last)
         return
     is_last = code.compare("eq", code.integer(number), code.integer(count - 1))
-    if any_size:
-        yield code.select(is_last, code.integer(last), code.integer(full))
-        return
     for size, here in ((full, code.not_(is_last)), (last, is_last)):
         with code.when(here):
             yield size
+
+
+def _pick(code: Code, number: Bound, count: int, full: int, last: int) -> Bound:
+    """Returns the size of a part, the last of which is smaller."""
+    if count == 1 or full == last:
+        return last
+    is_last = code.compare("eq", code.integer(number), code.integer(count - 1))
+    return code.select(is_last, code.integer(last), code.integer(full))
 
 
 def _room_for_sums(code: Code, product: Product, shape: Shape) -> Destination:
@@ -239,6 +267,7 @@ class _Part(NamedTuple):
     buffer: str
     rows: Bound
     width: Bound
+    turns: tuple[Bound, Bound]
     finish: Finish | None
     sums: Destination | None
 
@@ -253,36 +282,50 @@ class _Part(NamedTuple):
             self._block(x, y, product.depth, more=False)
             return
         self._zeros()
-        *outer, inner = product.depth
+        at, below, room = len(product.depth) - 1, 1, tile.machine.products.panel_terms
+        while at and below * product.depth[at].size <= room:  # these fit in a panel, with some iterations of the one before
+            below *= product.depth[at].size
+            at -= 1
+        outer, cut, inner = product.depth[:at], product.depth[at], product.depth[at + 1 :]
         with ExitStack() as stack:
             for axis in outer:
                 i = stack.enter_context(code.loop(0, axis.size))
                 x, y = code.offset(x, times(code, i, axis.x)), code.offset(y, times(code, i, axis.y))
 
             def block(first: Bound, terms: int) -> None:
-                a, b = code.offset(x, times(code, first, inner.x)), code.offset(y, times(code, first, inner.y))
-                self._block(a, b, [inner._replace(size=terms)], more=True)
+                a, b = code.offset(x, times(code, first, cut.x)), code.offset(y, times(code, first, cut.y))
+                self._block(a, b, [cut._replace(size=terms), *inner], more=True)
 
-            most = tile.machine.products.panel_terms
-            whole = inner.size // most * most
+            most = room // below
+            whole = cut.size // most * most
             if whole:
                 with code.loop(0, whole, most) as first:
                     block(first, most)
-            if inner.size % most:
-                block(whole, inner.size % most)
+            if cut.size % most:
+                block(whole, cut.size % most)
         if self.finish is not None and self.sums is not None:
             self._end(self.finish, self.sums, self.pointers[3:], 0, self.rows)
 
+    @contextmanager
+    def _each_turn(self, x: str) -> Iterator[tuple[_Part, str]]:
+        """Runs the block for each turn: yields the part with pointers for it, and the address of the left operand's terms."""
+        if not self.shape.again:
+            yield self, x
+            return
+        with self.code.loop(*self.turns) as turn:
+            x, *pointers = advance(self.code, self.shape.again, turn, [x, *self.pointers[1:]])
+            yield self._replace(pointers=[self.pointers[0], *pointers]), x
+
     def _block(self, x: str, y: str, axes: Sequence[Axis], *, more: bool) -> None:
-        """Multiplies all tiles for these terms. The first one packs them for the others as it reads them; operands to be turned are
-        packed before.
+        """Multiplies all tiles for these terms. The first one packs them for the others as it reads them; for several turns, and where
+        they are to be turned, they are packed before.
         """
         tile, column = self.shape.tile, self.product.columns.y
         step, depth = tile.row_bytes, list[TermLoop]()
         for axis in reversed(axes):
             depth.insert(0, TermLoop(axis.size, axis.x, step))
             step *= axis.size
-        is_direct, done = column == tile.dtype.itemsize, 0
+        is_direct, done = column == tile.dtype.itemsize and not self.shape.again, 0
         if is_direct:
             done = min(tile.rows, self.rows) if isinstance(self.rows, int) else tile.rows
         with self._each_panel(y, tile.width * column) as (part, at):
@@ -290,7 +333,8 @@ class _Part(NamedTuple):
                 part._tile(x, at, _as_it_lies(axes), 0, done, done, more=more, packs=True)
             else:
                 part._pack(at, axes)
-        self._tiles(x, self.buffer, depth, more=more, begin=done)
+        with self._each_turn(x) as (part, x):
+            part._tiles(x, self.buffer, depth, more=more, begin=done)
 
     @contextmanager
     def _each_panel(self, y: str, step: int) -> Iterator[tuple[_Part, str]]:
@@ -450,7 +494,7 @@ class _Part(NamedTuple):
 
     def _zeros(self) -> None:
         code, lanes = self.code, self.shape.tile.lanes
-        with self._each_panel(self.buffer, 0) as (part, _), code.loop(0, self.rows) as i:
+        with self._each_turn("") as (turn, _), turn._each_panel(self.buffer, 0) as (part, _), code.loop(0, self.rows) as i:
             target = part.target
             row = code.offset(target.pointer, times(code, i, target.row))
             for v, mask in enumerate(part.masks):
