@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +100,7 @@ def draw(browser: Browser, points: list[tuple[float, float]]) -> None:
     box = browser.value("document.getElementById('paper').getBoundingClientRect().toJSON()")
     places = [(box["x"] + x * box["width"], box["y"] + y * box["height"]) for x, y in points]
     browser.mouse("mousePressed", *places[0])
-    for (x0, y0), (x1, y1) in zip(places, places[1:], strict=False):
+    for (x0, y0), (x1, y1) in pairwise(places):
         for i in range(13):
             browser.mouse("mouseMoved", x0 + (x1 - x0) * i / 12, y0 + (y1 - y0) * i / 12)
     browser.mouse("mouseReleased", *places[-1])

@@ -79,18 +79,25 @@ def _pad(step: Step, machine: Target) -> Native | None:
 
 
 def _pack(step: Step, machine: Target) -> Native:
-    """Returns the copy into another order of axes, without blocks."""
+    """Returns the copy into another order of axes, or of whole blocks of one."""
     x, out = step.inputs[0], step.outputs[0]
-    order = Blocks.of(step.params["layout"]).order
-    spec = x.spec.update(shape=tuple(x.spec.shape[axis] for axis in order))
+    blocks = Blocks.of(step.params["layout"])
+    sizes, strides = list(x.spec.shape), list(x.strides)
+    for axis, size in blocks.blocks:
+        sizes.append(size)
+        strides.append(strides[axis])
+        sizes[axis] //= size
+        strides[axis] *= size
+    order = (*blocks.order, *range(x.spec.ndim, len(sizes)))
+    spec = TensorSpec(tuple(sizes[axis] for axis in order), x.spec.dtype)
     printer = Printer(step, machine)
-    move_box(printer, spec, "%in0", tuple(x.strides[axis] for axis in order), "%out0", row_major(spec))
+    move_box(printer, spec, "%in0", tuple(strides[axis] for axis in order), "%out0", row_major(spec))
     return printer.native(inline=is_tiny(machine, out.spec))
 
 
-def _is_order(specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:
+def _has_no_padding(specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:
     blocks = Blocks.of(params["layout"])
-    return not blocks.blocks and len(blocks.sizes) == specs[0].ndim
+    return len(blocks.blocks) < 2 and blocks.padded == specs[0].shape
 
 
 def _add_view(target: Command) -> None:
@@ -102,7 +109,7 @@ def _add_view(target: Command) -> None:
 add_native("reshape", partial(_shown, in_order=True))
 add_native("copy", _shown)
 add_native("reorder", _shown)
-add_native("pack", _pack, _is_order)
+add_native("pack", _pack, _has_no_padding)
 restride.follow(_add_view)
 add_native("concatenate", _concatenate)
 add_native("pad", _pad)

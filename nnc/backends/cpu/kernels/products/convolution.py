@@ -29,7 +29,7 @@ from nnc.graph.kernels import KernelFactory
 from nnc.lower.kernels.axes import Axes, word_of
 from nnc.lower.kernels.builder import Code, Value, has_code
 from nnc.lower.kernels.native import Native, Remembered
-from nnc.lower.plan.stages import Step, Strides, View, row_major
+from nnc.lower.plan.stages import Step, Strides, View
 
 Place = Callable[
     [int, int], int
@@ -60,6 +60,7 @@ class _ConvolutionStrides(NamedTuple):
     groups: tuple[int, int, int]
     rows: tuple[int, int]  # of the left operand and the result
     columns: tuple[int, int]  # of the right operand and the result
+    blocks: tuple[int, int]  # columns of a block of the right operand, and from block to block
     summed: tuple[int, int]  # of both operands
     spatial: tuple[Strides, Strides, Strides]
     sizes: tuple[int, int, int, int]  # groups, rows, columns, summed
@@ -109,14 +110,22 @@ def _channels_first(view: View, channels_last: bool) -> tuple[tuple[int, ...], S
     return shape, strides
 
 
-def _weight(view: View, packed: str | None, ndim: int) -> tuple[tuple[int, ...], Strides]:
-    """Returns shape and strides of a weight, whose axes a layout may have in another order."""
+def _weight(view: View, packed: str | None) -> tuple[tuple[int, ...], Strides, tuple[int, int] | None]:
+    """Returns shape and strides of a weight, and the size of blocks of one axis with the bytes from block to block. A layout has
+    the axes in another order, and that one in blocks.
+    """
     if packed is None:
-        return view.spec.shape, view.strides
-    blocks, dtype = Blocks.of(packed), view.spec.dtype
-    lying = row_major(TensorSpec(tuple(blocks.sizes[axis] for axis in blocks.order), dtype))
-    strides = dict(zip(blocks.order, lying, strict=True))
-    return blocks.sizes, tuple(strides[axis] for axis in range(ndim))
+        return view.spec.shape, view.strides, None
+    blocks, unit = Blocks.of(packed), view.spec.dtype.itemsize
+    ((blocked, size),) = blocks.blocks or ((0, 1),)
+    strides, step = {}, unit * size
+    for axis in reversed(blocks.order):
+        strides[axis] = step
+        step *= blocks.sizes[axis] // (size if axis == blocked else 1)
+    block = (size, strides[blocked]) if blocks.blocks else None
+    if block is not None:
+        strides[blocked] = unit
+    return blocks.sizes, tuple(strides[axis] for axis in range(len(blocks.sizes))), block
 
 
 _Tensors = tuple[_ConvolutionStrides, tuple[int, ...], tuple[int, ...], tuple[int, ...]]
@@ -129,8 +138,8 @@ def _gradient_tensors(step: Step) -> _Tensors:
     w, ws = out.spec.shape, out.strides
     o, c = w[0] // groups, w[1]
     strides = _ConvolutionStrides(
-        (c * xs[1], o * cs[1], o * ws[0]), (xs[1], ws[1]), (cs[1], ws[0]), (xs[0], cs[0]), (xs[2:], cs[2:], ws[2:]),
-        (groups, c, o, x[0]),
+        (c * xs[1], o * cs[1], o * ws[0]), (xs[1], ws[1]), (cs[1], ws[0]), (o, 0), (xs[0], cs[0]),
+        (xs[2:], cs[2:], ws[2:]), (groups, c, o, x[0]),
     )  # fmt: skip
     return strides, w[2:], ct[2:], x[2:]
 
@@ -139,12 +148,14 @@ def _activation_tensors(step: Step, is_forward: bool) -> _Tensors:
     groups, last = step.params["groups"], step.params.get("channels_last", False)
     left, right, out = (*step.inputs, step.outputs[0])
     (x, xs), (y, ys) = _channels_first(left, last), _channels_first(out, last)
-    w, ws = _weight(right, step.params.get("packed"), len(x))
+    w, ws, block = _weight(right, step.params.get("packed"))
     o, c = w[0] // groups, w[1]
     summed, columns = (c, o) if is_forward else (o, c)
     along_summed, along_columns = (ws[1], ws[0]) if is_forward else (ws[0], ws[1])
+    blocks = (columns, 0) if block is None else block
+    group = o // block[0] * block[1] if block is not None and is_forward else o * ws[0]
     strides = _ConvolutionStrides(
-        (summed * xs[1], o * ws[0], columns * ys[1]), (xs[0], ys[0]), (along_columns, ys[1]), (xs[1], along_summed),
+        (summed * xs[1], group, columns * ys[1]), (xs[0], ys[0]), (along_columns, ys[1]), blocks, (xs[1], along_summed),
         (xs[2:], ws[2:], ys[2:]), (groups, x[0], columns, summed),
     )  # fmt: skip
     return strides, y[2:], w[2:], x[2:]
@@ -204,6 +215,7 @@ def _box_product(step: Step, tensors: _ConvolutionStrides, runs: Sequence[_Alike
     groups, rows, columns, summed = tensors.sizes
     lefts, rights, outs = tensors.spatial
     dtype, axes = step.inputs[0].spec.dtype, len(runs)
+    size, apart = tensors.blocks
     positions, terms = tuple(run.places for run in runs), tuple(run.terms for run in runs)
 
     def view(shape: Sequence[int], strides: Sequence[int]) -> View:
@@ -217,20 +229,20 @@ def _box_product(step: Step, tensors: _ConvolutionStrides, runs: Sequence[_Alike
         ),
     )  # fmt: skip
     right = view(
-        (groups, columns, summed, *terms),
+        (groups, columns // size, size, summed, *terms),
         (
-            tensors.groups[1], tensors.columns[0], tensors.summed[1],
+            tensors.groups[1], apart, tensors.columns[0], tensors.summed[1],
             *(run.term_step * s for run, s in zip(runs, rights, strict=True)),
         ),
     )  # fmt: skip
     out = view(
-        (groups, rows, *positions, columns),
+        (groups, rows, *positions, columns // size, size),
         (
             tensors.groups[2], tensors.rows[1], *(run.step * s for run, s in zip(runs, outs, strict=True)),
-            tensors.columns[1],
+            size * tensors.columns[1], tensors.columns[1],
         ),
     )  # fmt: skip
-    contract = tuple(range(2 + axes, 3 + 2 * axes)), tuple(range(2, 3 + axes))
+    contract = tuple(range(2 + axes, 3 + 2 * axes)), tuple(range(3, 4 + axes))
     return Step(dot, (left, right), (out,), {"contract": contract, "batch": ((0,), (0,))}, source=step.source)
 
 
@@ -285,25 +297,27 @@ def _starts(tensors: _ConvolutionStrides, runs: Sequence[_AlikePositions]) -> li
 
 
 class _PaddedAxis(NamedTuple):
-    """A spatial axis of the left operand between zeros: `low` of them before it, `size` elements in all. A position of the result
-    begins `along` elements further than its neighbour, and its terms lie `across` elements apart.
+    """A spatial axis of the left operand between zeros: `low` of them before it, `size` elements in all. The first term of the
+    first position is element `at`; a position begins `along` elements further than its neighbour, its terms lie `across` apart.
     """
 
     low: int
     size: int
+    at: int
     along: int
     across: int
 
 
-def _padded_axis(run: _SpatialAxis) -> _PaddedAxis | None:
+def _padded_axis(axis: _SpatialAxis) -> _PaddedAxis | None:
     """Returns the axis between zeros; None where terms of a position lie unevenly."""
-    place, first = run.place, run.place(0, 0)
+    place, first = axis.place, axis.place(0, 0)
     along, across = place(1, 0) - first, place(0, 1) - first
-    places = [place(r, t) for r in range(run.positions) for t in range(run.terms)]
-    if places != [first + along * r + across * t for r in range(run.positions) for t in range(run.terms)]:
+    each = [(r, t) for r in range(axis.positions) for t in range(axis.terms)]
+    places = [place(*at) for at in each]
+    if places != [first + along * r + across * t for r, t in each]:
         return None
     low = -min(0, *places)
-    return _PaddedAxis(low, max(run.size - 1, *places) + low + 1, along, across)
+    return _PaddedAxis(low, max(axis.size - 1, *places) + low + 1, first + low, along, across)
 
 
 def _padded(sums: _ConvolutionSums, itemsize: int, machine: Target) -> list[_PaddedAxis] | None:
@@ -352,6 +366,7 @@ def _print_padded(
     in_blocks(code, 0, count, machine.vector_bytes // dtype.itemsize, zero)
     with over(code, Axes(inner, (source, strides)), ["%in0", code.offset("%workspace", start)]) as (x, y):
         code.store(y, code.load(x, word))
+    first = sum(axis.at * stride for axis, stride in zip(axes, along, strict=True))
     runs = [
         _AlikePositions(0, 1, axis.positions, 0, 1, axis.terms, 0, padded.along, padded.across)
         for axis, padded in zip(sums.axes, axes, strict=True)
@@ -363,7 +378,7 @@ def _print_padded(
     native = print_product(_box_product(step, copied, runs), machine)
     if native is None:
         return False
-    printer.call(code, native, "%workspace", "%in1", "%out0")
+    printer.call(code, native, code.offset("%workspace", first), "%in1", "%out0")
     return True
 
 
@@ -399,21 +414,27 @@ def _supports(machine: Target, specs: tuple[TensorSpec, ...], params: Mapping[st
     return bool(machine.backends) and has_code(specs[0].dtype)
 
 
-def _layouts(name: str, specs: tuple[TensorSpec, ...], params: Mapping[str, Any], once: bool) -> Mapping[int, str]:
-    """Wants a weight such that vectors of columns are read as they lie."""
+def _layouts(
+    name: str, machine: Target, specs: tuple[TensorSpec, ...], params: Mapping[str, Any], once: bool
+) -> Mapping[int, str]:
+    """Wants a weight whose columns are neighbours, in panels where there are whole ones."""
     channels = _forms[command(name)].channels
     if not channels or "packed" in params:
         return {}
-    shape = specs[1].shape
-    spatial = "".join(chr(ord("c") + i) for i in range(len(shape) - 2))
-    return {1: f"{'x'.join(map(str, shape))}:{spatial}{channels}"}
+    shape, columns = specs[1].shape, channels[1]
+    block = 2 * machine.vector_bytes // specs[1].dtype.itemsize
+    count = shape[1] if columns == "b" else shape[0] // params["groups"]
+    order = "".join(chr(ord("c") + i) for i in range(len(shape) - 2)) + channels
+    if count % block == 0:
+        order = f"{columns.upper()}{order[:-1]}{block}{columns}"
+    return {1: f"{'x'.join(map(str, shape))}:{order}"}
 
 
 def _kernel(name: str, machine: Target) -> Kernel:
     native = partial(_native, machine=machine)
     workspace = partial(_workspace, name, machine)
     able = partial(_supports, machine)
-    layouts = partial(_layouts, name)
+    layouts = partial(_layouts, name, machine)
     return Kernel(CPU, run_native(native, name), able, workspace=workspace, native=Remembered(native), layouts=layouts)
 
 

@@ -124,8 +124,9 @@ def shape_of(product: Product, wide: DType, machine: Target, *, finished: bool =
 
     # As few panels' vectors as possible, of tiles that read little for the products they form: rows + vectors for rows · vectors.
     def cost(v: int) -> float:
-        rows = min(table[v], m)
-        return -(-needed // v) * v * (1 + figures.read_cost * (rows + v) / (rows * v))
+        tiles = -(-m // table[v])
+        rows = -(-m // tiles)
+        return -(-needed // v) * v * tiles * rows * (1 + figures.read_cost * (rows + v) / (rows * v))
 
     vectors = min(options, key=cost)
     rows = min(table[vectors], m)
@@ -150,13 +151,14 @@ def shape_of(product: Product, wide: DType, machine: Target, *, finished: bool =
     is_far = wide != product.dtype or any(abs(axis.y) >= figures.displacing_bytes for axis in product.depth)
     many = chunk > rows if narrow else m * repeated >= 48 if is_far else chunk >= figures.packed_rows
     rounds_twice = wide != product.dtype and product.k > figures.panel_terms and not finished
-    packed = not direct or (product.k * n * unit > 1 << 17 and many and not rounds_twice)
+    lies_ready = direct and wide == product.dtype and product.depth[-1].y == n * unit and vectors == needed
+    packed = not direct or (product.k * n * unit > 1 << 17 and many and not rounds_twice and not lies_ready)
     if packed and rounds_twice:
         return None
     tile = Tile(machine, product.dtype, wide, lanes, rows, vectors, packed)
     group = -(-panels // groups) if packed else 1
     is_long = packed and product.k > figures.panel_terms
-    if not packed or (finished and is_long) or chunk < m:
+    if not (packed or lies_ready) or (finished and is_long) or chunk < m:
         again = ()
     turns = -(-chunk // m) if again else 1
     chunk = m if again else rows_of_part(1)
@@ -276,14 +278,17 @@ class _Part(NamedTuple):
         code, product, tile = self.code, self.product, self.shape.tile
         x, y = self.pointers[:2]
         if not tile.packed:
-            self._tiles(x, y, _as_it_lies(product.depth), more=False)
+            with self._each_turn(x) as (part, x):
+                part._tiles(x, y, _as_it_lies(product.depth), more=False)
             return
         if not self.shape.is_long(product):
             self._block(x, y, product.depth, more=False)
             return
         self._zeros()
         at, below, room = len(product.depth) - 1, 1, tile.machine.products.panel_terms
-        while at and below * product.depth[at].size <= room:  # these fit in a panel, with some iterations of the one before
+        while (
+            at and below * product.depth[at].size <= room
+        ):  # these fit in a panel, with some iterations of the one before
             below *= product.depth[at].size
             at -= 1
         outer, cut, inner = product.depth[:at], product.depth[at], product.depth[at + 1 :]
@@ -317,8 +322,8 @@ class _Part(NamedTuple):
             yield self._replace(pointers=[self.pointers[0], *pointers]), x
 
     def _block(self, x: str, y: str, axes: Sequence[Axis], *, more: bool) -> None:
-        """Multiplies all tiles for these terms. The first one packs them for the others as it reads them; for several turns, and where
-        they are to be turned, they are packed before.
+        """Multiplies all tiles for these terms. The first one packs them for the others as it reads them; for several turns, and
+        where they are to be turned, they are packed before.
         """
         tile, column = self.shape.tile, self.product.columns.y
         step, depth = tile.row_bytes, list[TermLoop]()
@@ -494,7 +499,11 @@ class _Part(NamedTuple):
 
     def _zeros(self) -> None:
         code, lanes = self.code, self.shape.tile.lanes
-        with self._each_turn("") as (turn, _), turn._each_panel(self.buffer, 0) as (part, _), code.loop(0, self.rows) as i:
+        with (
+            self._each_turn("") as (turn, _),
+            turn._each_panel(self.buffer, 0) as (part, _),
+            code.loop(0, self.rows) as i,
+        ):
             target = part.target
             row = code.offset(target.pointer, times(code, i, target.row))
             for v, mask in enumerate(part.masks):

@@ -8,11 +8,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nnc.graph import command, infer_specs, spec_of
+from nnc.commands.pack import Blocks
+from nnc.device.target import Target
+from nnc.graph import command, find_kernel, infer_specs, spec_of
 from tests.figures import HERE
 from tests.unit.backends.cpu.against_reference import LAYOUTS, Layout, check, dense
 
 ALONE = replace(HERE, backends=("cpu",))
+BETWEEN_ZEROS = replace(
+    ALONE,
+    convolutions=ALONE.convolutions._replace(padded_positions=1000),
+    memory=ALONE.memory._replace(second_cache_bytes=0),
+)
 # shape of x, shape of w, stride, padding, dilation, groups
 CASES = {
     "plain": ((2, 3, 7, 8), (4, 3, 3, 3), (1, 1), ((0, 0), (0, 0)), (1, 1), 1),
@@ -29,6 +36,8 @@ CASES = {
     "one place": ((3, 4, 5, 5), (2, 4, 1, 1), (1, 1), ((0, 0), (0, 0)), (1, 1), 1),
     "many channels": ((2, 5, 7, 7), (17, 5, 3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 1),
     "many channels in groups": ((2, 6, 9, 8), (36, 3, 3, 2), (2, 1), ((1, 0), (2, 1)), (1, 2), 2),
+    "blocks": ((2, 16, 5, 6), (64, 16, 3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 1),
+    "blocks in groups": ((2, 8, 6, 5), (64, 4, 2, 3), (2, 1), ((1, 0), (1, 1)), (1, 1), 2),
     "empty": ((0, 2, 5, 5), (3, 2, 3, 3), (1, 1), ((0, 0), (0, 0)), (1, 1), 1),
 }
 
@@ -39,7 +48,9 @@ def draw(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> np.nda
     return np.round(rng.normal(size=shape), 1).astype(np.dtype(dtype))
 
 
-def compare(name: str, dtype: str, layout: Layout = dense, channels_last: bool = False) -> None:
+def compare(
+    name: str, dtype: str, layout: Layout = dense, channels_last: bool = False, machine: Target = ALONE
+) -> None:
     x_shape, w_shape, stride, padding, dilation, groups = CASES[name]
     windows: dict[str, Any] = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
     rng = np.random.default_rng(0)
@@ -51,9 +62,9 @@ def compare(name: str, dtype: str, layout: Layout = dense, channels_last: bool =
         x, ct = np.moveaxis(x, 1, -1), np.moveaxis(ct, 1, -1)
     x, w, ct = map(layout, (x, w, ct))
     tolerance = 0 if dtype.startswith("int") else 1e-12 if dtype == "float64" else 1e-4
-    check("conv", [x, w], windows, layout, tolerance, ALONE)
-    check("conv_input_grad", [ct, w], {**windows, "spatial": x_shape[2:]}, layout, tolerance, ALONE)
-    check("conv_weight_grad", [x, ct], {**windows, "kernel": w_shape[2:]}, layout, tolerance, ALONE)
+    check("conv", [x, w], windows, layout, tolerance, machine)
+    check("conv_input_grad", [ct, w], {**windows, "spatial": x_shape[2:]}, layout, tolerance, machine)
+    check("conv_weight_grad", [x, ct], {**windows, "kernel": w_shape[2:]}, layout, tolerance, machine)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -80,5 +91,35 @@ def test_padding_is_no_term_of_a_sum(special: float, channels: int) -> None:
     x, w = np.ones((1, 1, 4, 4)), np.ones((channels, 1, 3, 3))
     w[0, 0, 0, 0] = special
     windows: dict[str, Any] = {"stride": (1, 1), "padding": ((1, 1), (1, 1)), "dilation": (1, 1), "groups": 1}
-    check("conv", [x, w], windows, dense, 1e-12, ALONE)
-    check("conv_input_grad", [np.ones((1, channels, 4, 4)), w], {**windows, "spatial": (4, 4)}, dense, 1e-12, ALONE)
+    for machine in (ALONE, BETWEEN_ZEROS):
+        check("conv", [x, w], windows, dense, 1e-12, machine)
+        ct = np.ones((1, channels, 4, 4))
+        check("conv_input_grad", [ct, w], {**windows, "spatial": (4, 4)}, dense, 1e-12, machine)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_images_are_copied_between_zeros_where_a_large_weight_would_be_read_for_each_box(name: str) -> None:
+    compare(name, "float64", machine=BETWEEN_ZEROS)
+
+
+@pytest.mark.parametrize("channels_last", [False, True])
+@pytest.mark.parametrize("name", ["groups", "many channels", "blocks", "blocks in groups", "one axis", "empty"])
+def test_packed_weights_give_the_same(name: str, channels_last: bool) -> None:
+    x_shape, w_shape, stride, padding, dilation, groups = CASES[name]
+    windows: dict[str, Any] = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    rng = np.random.default_rng(0)
+    x, w = draw(rng, x_shape, "float64"), draw(rng, w_shape, "float64")
+    (out,) = infer_specs(command("conv"), (spec_of(x), spec_of(w)), windows)
+    ct = draw(rng, out.shape, "float64")
+    if channels_last:
+        windows["channels_last"] = True
+        x, ct = np.moveaxis(x, 1, -1), np.moveaxis(ct, 1, -1)
+    for name_, left, more in (("conv", x, {}), ("conv_input_grad", ct, {"spatial": x_shape[2:]})):
+        params = {**windows, **more}
+        kernel = find_kernel(command(name_), (spec_of(left), spec_of(w)), params, ALONE)
+        assert kernel is not None
+        layout = kernel.layouts((spec_of(left), spec_of(w)), params, True)[1]
+        assert ("blocks" in name and name_ == "conv") <= bool(Blocks.of(layout).blocks)
+        check("pack", [w], {"layout": layout}, dense, 0, ALONE)
+        packed = Blocks.of(layout).pack(w)
+        check(name_, [left, packed], {**params, "packed": layout}, dense, 1e-12, ALONE)
