@@ -170,7 +170,7 @@ def runs_here(target: str) -> bool:
 
 
 def _with_packed(given: list[int | NDArray], parts: ProgramParts) -> list[int | NDArray]:
-    """Returns what the inputs of a program are, with the packed forms of captured arrays, which take the places of those that no
+    """Returns the inputs of a program with the packed forms of captured arrays, which take the places of those that no
     step reads.
     """
     bound = parts.planned.bound
