@@ -19,7 +19,7 @@ with collection_paused():  # modules stay, so looking through them for garbage i
     from nnc.array.array import asarray as asarray
     from nnc.commands.indexing import dynamic_slice as dynamic_slice
     from nnc.commands.indexing import dynamic_update_slice as dynamic_update_slice
-    from nnc.compiled import targets as _targets  # noqa: F401  (registers the kinds of devices)
+    from nnc.compiled import device_kinds as _device_kinds  # noqa: F401  (registers the kinds of devices)
     from nnc.device import devices as devices
     from nnc.errors.names.lookup import public_names
 

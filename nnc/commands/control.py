@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from nnc.commands.facts import flops_of
 from nnc.commands.loop import Run, check_inputs
+from nnc.commands.properties import flops_of
 from nnc.commands.roles import branches
 from nnc.graph import Attribute, Command, Graph, TensorSpec, register
 from nnc.graph.rules import InPlace, Rules

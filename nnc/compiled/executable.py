@@ -23,10 +23,10 @@ from nnc.base.options import Options
 from nnc.commands.pack import PACKABLE
 from nnc.commands.promote import astype, is_weak
 from nnc.compiled.bindings import Inputs, Outputs
+from nnc.compiled.device_kinds import device_program, kernel_tuner, make_schedule_report, schedule_watch
 from nnc.compiled.pipeline import lower
 from nnc.compiled.retraces import difference
 from nnc.compiled.signature import Call, CallPattern, Key, Signature, device_of, is_spec, leaf_keys
-from nnc.compiled.targets import device_program, kernel_tuner, make_schedule_report, schedule_watch
 from nnc.compiled.toolchain import toolchain
 from nnc.device import CPU, CUDA, find_device, interpreter_of, kind_of, machine_of
 from nnc.errors import ArgumentTypeError, DeviceError, NncError, OutOfMemoryError, TraceError, user_error

@@ -10,7 +10,7 @@ from typing import Any
 from nnc.base.context import set_context, timed
 from nnc.base.dtypes import TAPE
 from nnc.base.options import Options
-from nnc.compiled.targets import check_schedule, frugal, queued_code, rematerializer
+from nnc.compiled.device_kinds import check_schedule, frugal, queued_code, rematerializer
 from nnc.device import CPU, machine_of, machine_of_device
 from nnc.device.target import Target
 from nnc.errors import InternalError

@@ -1,6 +1,6 @@
 """Kinds of devices. One record of a kind says all that nnc must know of it; `register_kind` adds it.
 
-The CPU and CUDA's devices are registered by `nnc/compiled/targets.py`, the simulated ones by `nnc.testing.devices`. Another package
+`nnc/compiled/device_kinds.py` registers the CPU and CUDA's devices, `nnc.testing.devices` the simulated ones. Another package
 adds a kind of device in the same way.
 """
 

@@ -21,7 +21,7 @@ from typing import Any
 from nnc.base.context import timed
 from nnc.base.dtypes import TAPE
 from nnc.commands.control import fused
-from nnc.commands.facts import has_companion, takes_epilogue
+from nnc.commands.properties import has_companion, takes_epilogue
 from nnc.commands.rules import expansion
 from nnc.device import CPU, machine_of_device
 from nnc.device.target import Target

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nnc.base.bounded import remembered
-from nnc.commands.facts import is_placed, takes_epilogue
+from nnc.commands.properties import is_placed, takes_epilogue
 from nnc.device.target import Target
 from nnc.graph import Graph, Node, Symbol
 from nnc.lower.kernels.builder import Code, Value

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from nnc.commands.facts import chooses
+from nnc.commands.properties import chooses
 from nnc.graph import Graph, Symbol
 from nnc.graph.rules import InPlace
 from nnc.lower.kernels.domain import Domain, is_counted, is_gather, is_reduction

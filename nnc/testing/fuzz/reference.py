@@ -19,8 +19,8 @@ from nnc.array.array import as_value, new_array
 from nnc.base import dtypes
 from nnc.base.context import with_mode
 from nnc.commands.elementwise import stop_gradient, with_slope
-from nnc.commands.facts import flops_of, moves_elements
 from nnc.commands.loop import run_graph
+from nnc.commands.properties import flops_of, moves_elements
 from nnc.commands.weakness import with_inherited_weakness
 from nnc.errors import NncError
 from nnc.graph import Command, Graph, infer_specs, reference

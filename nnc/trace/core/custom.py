@@ -395,7 +395,7 @@ def _by_rule(
 def _batch_node(
     size: int, operands: tuple[Value, ...], batched: tuple[bool, ...], graphs: tuple[Graph, ...], rule: Rule, args: int
 ) -> tuple[tuple[Value, ...], tuple[bool, ...]]:
-    same = rule.facts.same_outputs(batched, len(graphs[0].outputs))
+    same = rule.along.same_outputs(batched, len(graphs[0].outputs))
     flags = rule.batched_arguments(batched, args)
     rows = [lead(size, x, b) if on else one_row(x, b) for x, b, on in zip(operands, batched, flags, strict=True)]
     params = {"rule": rule.batched(size, flags[:args], same), "args": args}

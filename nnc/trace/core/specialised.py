@@ -41,7 +41,7 @@ class SpecialisedCall:
     weak: dtypes.Weakness
     casts: tuple[Cast | None, ...]
     run: Run
-    known: dict[Any, Any] = field(default_factory=dict)  # facts that others cache about it, for as long as it lives
+    known: dict[Any, Any] = field(default_factory=dict)  # answers that others cache for it, for as long as it lives
 
 
 def specialise(

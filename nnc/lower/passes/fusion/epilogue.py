@@ -9,7 +9,7 @@ from typing import Any
 
 from nnc.base.options import Options
 from nnc.commands.control import fused, with_epilogue
-from nnc.commands.facts import takes_epilogue
+from nnc.commands.properties import takes_epilogue
 from nnc.device import machine_of
 from nnc.device.target import Target
 from nnc.graph import Graph, Node, Symbol, find_kernel, register_pass

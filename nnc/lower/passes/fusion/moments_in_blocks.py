@@ -8,7 +8,7 @@ from functools import partial
 
 from nnc.base import dtypes
 from nnc.base.options import Options
-from nnc.commands.facts import is_sum, multiplies, squared
+from nnc.commands.properties import is_sum, multiplies, squared
 from nnc.device import machine_of
 from nnc.device.target import Fusion, Target
 from nnc.graph import Graph, Node, Symbol

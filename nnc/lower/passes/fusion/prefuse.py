@@ -13,7 +13,7 @@ from functools import partial
 
 from nnc.base.options import Options
 from nnc.commands.control import unit
-from nnc.commands.facts import element_as
+from nnc.commands.properties import element_as
 from nnc.commands.rules import Number
 from nnc.device import machine_of
 from nnc.device.target import Target

@@ -10,7 +10,7 @@ from itertools import islice
 from nnc.base.dtypes import TAPE
 from nnc.base.options import Options
 from nnc.commands.control import PRINTED
-from nnc.commands.rules import in_place_facts
+from nnc.commands.rules import in_place_of
 from nnc.graph import Graph, Node, Symbol, TensorSpec, register_pass
 from nnc.graph.passes import Fact
 from nnc.lower.alloc import ALIGNMENT
@@ -198,7 +198,7 @@ def padded_bytes(spec: TensorSpec) -> int:
 def overwritable(node: Node, views: dict[Symbol, SymbolView]) -> list[tuple[SymbolView, Symbol]]:
     """Returns pairs of an input of `node` and an output that may take over the input's whole memory."""
     found: list[tuple[SymbolView, Symbol]] = []
-    pairs = in_place_facts(node.command, node.params).overwrite
+    pairs = in_place_of(node.command, node.params).overwrite
     if not pairs:
         return found
     inputs, outputs = node.inputs, node.outputs

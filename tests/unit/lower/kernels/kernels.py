@@ -9,8 +9,8 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
+from nnc.backends.choose import choose_kernel
 from nnc.backends.cpu.compiler.jit import Jit, compiler
-from nnc.backends.numpy_ref import choose_kernel
 from nnc.base import dtypes
 from nnc.base.options import Options
 from nnc.compiled.pipeline import lower
