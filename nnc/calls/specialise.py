@@ -34,9 +34,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 Function = Callable[..., Any]
 Key = tuple[Any, ...]
 
-THRESHOLD = (
-    2  # eager calls before one is specialised, which takes as long as fifty calls of the function (x + y, measured)
-)
+# eager calls before one is specialised, which takes as long as fifty calls of the function (x + y, measured)
+THRESHOLD = 2
 KEYS_PER_CALL = 8  # one more call for so many keys: a loop over x[i], each i twice, would gain nothing
 BOUND = 4096  # keys of one function; 2 MB of small calls
 _NUMBERS = frozenset((bool, int, float, complex))

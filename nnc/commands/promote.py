@@ -482,9 +482,8 @@ def _is_settled(xs: Sequence[Any], to: Any) -> bool:
     return True
 
 
-NUMBERS_FIT = (
-    "numbers fit"  # the mode in which integers are compared in the dtype of the array, into which they are known to fit
-)
+# the mode in which integers are compared in the dtype of the array, into which they are known to fit
+NUMBERS_FIT = "numbers fit"
 _COMPARISONS: dict[Command, Callable[[int, int], bool]] = {
     equal: operator.eq, not_equal: operator.ne, less: operator.lt, less_equal: operator.le, greater: operator.gt,
     greater_equal: operator.ge,

@@ -90,9 +90,8 @@ class Inputs:
             leaf = leaves[i]
             if isinstance(leaf, Array):
                 leaf.delete()
-            elif isinstance(
-                leaf, np.ndarray
-            ):  # its owner may still write to it, though the function returned it unchanged
+            elif isinstance(leaf, np.ndarray):
+                # its owner may still write to it, though the function returned it unchanged
                 outputs = [x.copy() if np.may_share_memory(x, leaf) else x for x in outputs]
         return outputs
 

@@ -89,9 +89,8 @@ class Compiled(Generic[P, R_co]):
         self._entries: dict[Key, Executable] = {}
         self._checked: dict[Key, Executable] = {}  # programs for calls under nnc.debug.check_finite
         self._alike: BoundedCache[tuple[Key, tuple[type, ...]], FastPath] = BoundedCache(_SHORTCUTS)
-        self._fast_path: FastPath | None = (
-            None  # of the last call, if that reused a program; the next call tries it first
-        )
+        # of the last call, if that reused a program; the next call tries it first
+        self._fast_path: FastPath | None = None
         self._freed = FreedNumbers()
         self._last_key: Key | None = None  # of the last call, as it was given
         self._last: Executable | None = None

@@ -22,9 +22,8 @@ from nnc.typing import ArrayLike
 
 __all__ = ["box_iou", "nms", "roi_align"]
 
-Taps = list[
-    tuple[Array, Array]
-]  # along one axis of the boxes' bins (K, bins): an index, and the weight of the element there
+# along one axis of the boxes' bins (K, bins): an index, and the weight of the element there
+Taps = list[tuple[Array, Array]]
 
 
 @spelled

@@ -257,9 +257,8 @@ def logsumexp(
         top = el.where(el.equal(b, 0), -float("inf"), top)
     if has_elements:
         top = keep(reduce_max(ew.stop_gradient(top), axes=axes), x.spec, axes, True)
-        top = el.where(
-            el.equal(ew.abs_(top), float("inf")), 0, top
-        )  # NaN stays: its derivatives are then NaN everywhere
+        # NaN stays: its derivatives are then NaN everywhere
+        top = el.where(el.equal(ew.abs_(top), float("inf")), 0, top)
     else:
         top = keep(reduce_sum(top, axes=axes), x.spec, axes, True)
     terms = ew.exp(x - astype(top, x.spec.dtype))

@@ -81,9 +81,8 @@ def uniform(
         is_wide = apply(ew.isinf, width)
         by_halves = (times(unit, apply(ew.mul, high, dtype.type(0.5)) - half) + half) * 2
         x = el.where(is_wide, by_halves, times(unit, el.where(is_wide, dtype.type(0), width)) + low)
-    below = apply(
-        ew.nextafter, apply(ew.stop_gradient, high), dtype.type(-np.inf)
-    )  # the sum may be rounded up to the bound
+    # the sum may be rounded up to the bound
+    below = apply(ew.nextafter, apply(ew.stop_gradient, high), dtype.type(-np.inf))
     return apply(ew.maximum, broadcast_to_shape(low, shape), apply(ew.minimum, x, below))
 
 

@@ -60,9 +60,8 @@ class KernelQueue:
     ) -> None:
         self.compiler, self._choose, self._workspace = compiler, choose, workspace
         self._machine = machine or machine_of_device()
-        self._known: dict[
-            Any, tuple[Step, Native | DeviceKernel | None]
-        ] = {}  # holds a step, so that its id stays its own
+        # holds a step, so that its id stays its own
+        self._known: dict[Any, tuple[Step, Native | DeviceKernel | None]] = {}
 
     def begin(self) -> None:
         """Announces a program: the compiler begins with the functions that every program holds."""

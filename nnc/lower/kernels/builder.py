@@ -144,18 +144,16 @@ class Code(FunctionWriter):
         values that iterations hand on.
         """
         start, stop = self.integer(first), self.integer(end)
-        iterations = (
-            len(range(first, end, step)) if isinstance(first, int) and isinstance(end, int) else None
-        )  # if known
+        # if known
+        iterations = len(range(first, end, step)) if isinstance(first, int) and isinstance(end, int) else None
         if iterations == 1:
             yield start
             return
         runs = bool(iterations)
         early = self.in_front()
         body, done = self.label("body"), self.label("done")
-        top = (
-            body if runs else self.label("test")
-        )  # where the loop is known to run, the test only stands behind an iteration
+        # where the loop is known to run, the test only stands behind an iteration
+        top = body if runs else self.label("test")
         starts = [start, *(value for each in carried for value in each.values)]
         with self.scope(early):
             before = self._block

@@ -265,9 +265,8 @@ class Classes:
             inputs, outputs = step.inputs, step.outputs
             numbers = in_place_of(step.command, step.params).overwrite
             pairs = [(inputs[i], outputs[j]) for i, j in numbers if i < len(inputs) and j < len(outputs)]
-            pairs.sort(
-                key=lambda pair: pair[0].buffer not in self._donated
-            )  # nothing else can lie in a donated argument
+            # nothing else can lie in a donated argument
+            pairs.sort(key=lambda pair: pair[0].buffer not in self._donated)
             for x, y in pairs:
                 if self._alike(x, y):
                     self.share(x.buffer, y.buffer)

@@ -129,9 +129,8 @@ def within(view: View, place: View) -> View | None:
         moved = _reshape(place.spec, view.spec, place.strides, shape=view.spec.shape)
         return place.show(view.spec, place.offset, moved[1]) if moved is not None else None
     at, rest = place.offset, view.offset
-    room: dict[
-        int, tuple[int, int]
-    ] = {}  # by a dense tensor's stride: elements left along that axis, the stride at `place`
+    # by a dense tensor's stride: elements left along that axis, the stride at `place`
+    room: dict[int, tuple[int, int]] = {}
     for n, dense, stride in zip(place.spec.shape, row_major(place.spec), place.strides, strict=True):
         if n > 1:
             index, rest = divmod(rest, dense)

@@ -50,9 +50,8 @@ class _Method(NamedTuple):
 
     first: Callable[[Array], Any]
     direction: Callable[[Any, Array], Array]
-    update: Callable[
-        [Any, Array, Array, Array], Any
-    ]  # (curvature, step, change of the gradient, number of the iteration)
+    # (curvature, step, change of the gradient, number of the iteration)
+    update: Callable[[Any, Array, Array, Array], Any]
 
 
 @spelled

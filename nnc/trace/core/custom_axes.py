@@ -23,9 +23,8 @@ from nnc.trace.core.specs import argument_spec
 from nnc.trace.core.staging import NamedStagingTrace, Staged
 
 Varying = Sequence[Axes | None]
-Settle = Callable[
-    [list[Axes | None]], list[Axes | None]
-]  # from the axes of results to those that they are made to vary over
+# from the axes of results to those that they are made to vary over
+Settle = Callable[[list[Axes | None]], list[Axes | None]]
 
 
 class Traced(NamedTuple):

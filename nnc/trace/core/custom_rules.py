@@ -17,9 +17,8 @@ from nnc.trace.core.pulls import apply_pull_only
 from nnc.trace.core.specs import argument_spec, outline
 from nnc.trace.core.subgraphs import one_row
 
-Push = Callable[
-    [Sequence[Any], Sequence[Any]], tuple[list[Any], list[Any]]
-]  # (primals, tangents) -> (outputs, tangents)
+# (primals, tangents) -> (outputs, tangents)
+Push = Callable[[Sequence[Any], Sequence[Any]], tuple[list[Any], list[Any]]]
 Pull = Callable[[Sequence[Any], Sequence[Any]], list[Any]]  # (residuals, cotangents) -> cotangents of the arguments
 Forward = Callable[[Sequence[Any]], tuple[list[Any], list[Any], Pull]]  # primals -> (outputs, residuals, pull)
 

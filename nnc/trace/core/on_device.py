@@ -70,9 +70,8 @@ class DeviceInterpreter:
 
     def __init__(self, device: Accelerator) -> None:
         self.device, self._staging = device, Staging(device)
-        self.follows_calls = (
-            kind_of(device.name) != CPU
-        )  # it has printed kernels; else the CPU's run on the device's memory
+        # it has printed kernels; else the CPU's run on the device's memory
+        self.follows_calls = kind_of(device.name) != CPU
         self._numbers = BoundedCache[Any, DeviceArray](_NUMBERS)
 
     def process(

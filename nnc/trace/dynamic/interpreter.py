@@ -557,9 +557,8 @@ def device_of(arrays: Sequence[Array], ambient: DeviceInterpreter | None = None)
     CPU.
     """
     owners = (x.owner for x in arrays if isinstance(x, DeviceArray))
-    found: DeviceInterpreter | None = next(
-        (owner for owner in owners if owner is not None), None
-    )  # none of a donated array
+    # none of a donated array
+    found: DeviceInterpreter | None = next((owner for owner in owners if owner is not None), None)
     return ambient if found is None and not any(x.ndim for x in arrays) else found
 
 

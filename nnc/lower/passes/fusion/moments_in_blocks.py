@@ -41,9 +41,8 @@ def moments_in_blocks(graph: Graph, options: Options) -> Graph:
     return graph if changed is graph else dce(changed, options)
 
 
-_Blocks = tuple[
-    tuple[int, ...], tuple[int, ...], tuple[int, ...]
-]  # a shape, the axes within blocks, those of the blocks
+# a shape, the axes within blocks, those of the blocks
+_Blocks = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 
 
 class _Moments(Remake):

@@ -58,9 +58,8 @@ class ByIteration(ABC):
         if not node.graphs or node.command in PRINTED:
             return node
         params = node.params
-        first = (
-            1 + params["xs"] if "xs" in params else 0
-        )  # an iteration of a scan begins with its number and the elements
+        # an iteration of a scan begins with its number and the elements
+        first = 1 + params["xs"] if "xs" in params else 0
         graphs = []
         for graph in node.graphs:
             key = graph, graph.inputs[first : first + params.get("carries", 0)], params.get("before", 0)

@@ -30,9 +30,8 @@ from nnc.lower.kernels.builder import Code, Value, has_code
 from nnc.lower.kernels.native import Native, Remembered
 from nnc.lower.plan.stages import Step, Strides, View, row_major
 
-Place = Callable[
-    [int, int], int
-]  # (position of the result, term) -> position in the left operand; negative where there is none
+# (position of the result, term) -> position in the left operand; negative where there is none
+Place = Callable[[int, int], int]
 
 
 class _AlikePositions(NamedTuple):
