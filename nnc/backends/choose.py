@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from nnc.backends.numpy_ref import reference_kernel
+from nnc.base.target import Target
 from nnc.device import machine_of_device
-from nnc.device.target import Target
 from nnc.graph import Command, Kernel, TensorSpec, find_kernel, reference
 from nnc.graph.kernels import kernels_for
 

@@ -16,10 +16,10 @@ from nnc.backends.choose import candidate_kernels, choose_kernel
 from nnc.backends.cpu.compiler.jit import compiler, expected_compiler
 from nnc.base import dtypes
 from nnc.base.later import later
+from nnc.base.target import Target
 from nnc.commands.elementwise import integer_pow
 from nnc.commands.reduce import reduce_sum
 from nnc.device import CPU
-from nnc.device.target import Target
 from nnc.graph import Command, Kernel, TensorSpec, add_kernel, infer_specs
 from nnc.graph.kernels import KernelFactory
 from nnc.graph.registry import scalar

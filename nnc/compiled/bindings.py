@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nnc.array.array import Array, new_array
+from nnc.array.promote import astype, with_weakness
 from nnc.base import dtypes
-from nnc.commands.promote import astype, with_weakness
 from nnc.errors import ArgumentTypeError, user_error
 from nnc.graph import TensorSpec
 from nnc.run.direct import Results

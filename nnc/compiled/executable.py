@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nnc.array.array import Array, as_value, new_array
+from nnc.array.promote import astype, is_weak
 from nnc.base.context import activity, get_context, set_context
 from nnc.base.dtypes import Weakness
 from nnc.base.garbage import collection_paused
@@ -21,7 +22,6 @@ from nnc.base.html import format_bytes, show_text
 from nnc.base.machine import LARGE
 from nnc.base.options import Options
 from nnc.commands.pack import PACKABLE
-from nnc.commands.promote import astype, is_weak
 from nnc.compiled.bindings import Inputs, Outputs
 from nnc.compiled.device_kinds import device_program, kernel_tuner, make_schedule_report, schedule_watch
 from nnc.compiled.pipeline import lower

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from nnc import tree
 from nnc.array.array import as_value
+from nnc.array.promote import astype, is_weak, with_weakness
 from nnc.backends.blas.linked import BLAS, adapters_text, is_linkable
 from nnc.backends.cpu.compiler.jit import compiler, recipe_of, recipe_of_program, why_absent
 from nnc.backends.cpu.compiler.runtime import FMA_TEXT, alone_text, conversions_text
@@ -22,7 +23,6 @@ from nnc.base.dtypes import shown_dtype
 from nnc.base.garbage import collection_paused
 from nnc.base.machine import address_of
 from nnc.base.options import Options
-from nnc.commands.promote import astype, is_weak, with_weakness
 from nnc.compiled.compiled import Compiled
 from nnc.compiled.executable import Lowered
 from nnc.compiled.pipeline import lower_to_parts

@@ -15,9 +15,9 @@ import numpy as np
 from nnc import tree
 from nnc.array.array import Array
 from nnc.array.device_array import DeviceArray
+from nnc.array.promote import as_operand, is_weak
 from nnc.base import dtypes
 from nnc.base.context import get_context
-from nnc.commands.promote import as_operand, is_weak
 from nnc.device import CPU
 from nnc.errors import ArgumentError, ArgumentTypeError, DeviceError, NncError, user_error
 from nnc.graph import TensorSpec

@@ -15,8 +15,8 @@ from typing import Any
 from nnc.base.context import get_context
 from nnc.base.fork import new_lock
 from nnc.base.options import CPU, Options
+from nnc.base.target import Target
 from nnc.device.protocol import Device
-from nnc.device.target import Target
 from nnc.errors import DeviceError, RegistryError, UnsupportedError, user_error
 
 

@@ -9,10 +9,10 @@ import numpy as np
 
 import nnc.numpy as nnp
 from nnc.array.array import Array
+from nnc.array.promote import as_operands, astype, promote, result_dtype
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
 from nnc.commands import elementwise as ew
-from nnc.commands.promote import as_operands, astype, promote, result_dtype
 from nnc.errors import ShapeError, TraceError, user_error
 from nnc.graph import spec_of
 from nnc.nn.windows import Sizes, parse_layout, per_axis

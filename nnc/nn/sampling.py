@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 
 import nnc.numpy as nnp
 from nnc.array.array import Array
+from nnc.array.promote import promote
 from nnc.base import dtypes
-from nnc.commands.promote import promote
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.errors.errors import check_choice
 from nnc.graph import spec_of

@@ -12,9 +12,9 @@ from typing import Any
 
 import nnc.numpy as nnp
 from nnc.array.array import Array
+from nnc.array.promote import promote
 from nnc.calls.specialise import specialised
 from nnc.commands import conv as conv_commands
-from nnc.commands.promote import promote
 from nnc.commands.shape import invert_permutation
 from nnc.commands.windows import Padding, Shape
 from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, user_error

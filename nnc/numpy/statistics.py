@@ -9,11 +9,11 @@ from typing import Any, Literal, overload
 import numpy as np
 
 from nnc.array.array import Array
+from nnc.array.promote import as_operand, astype, broadcast_to_shape, dtype_of, promote
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
 from nnc.commands import constants
 from nnc.commands import elementwise as ew
-from nnc.commands.promote import as_operand, astype, broadcast_to_shape, dtype_of, promote
 from nnc.commands.sort import sort
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.errors.errors import check_choice

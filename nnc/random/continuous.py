@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from nnc.array.array import Array
+from nnc.array.promote import apply, astype, broadcast_to_shape
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
 from nnc.commands import elementwise as ew
 from nnc.commands.draws import normal_quantile, portable_log, portable_log1p, truncated_normal_quantile
-from nnc.commands.promote import apply, astype, broadcast_to_shape
 from nnc.numpy import elementwise as el
 from nnc.random.exact import finfo, times
 from nnc.random.keys import Shape, draw_bits, read_key, split

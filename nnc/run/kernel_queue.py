@@ -20,11 +20,11 @@ from typing import Any
 
 from nnc.base.context import timed
 from nnc.base.dtypes import TAPE
+from nnc.base.target import Target
 from nnc.commands.control import fused
 from nnc.commands.properties import has_companion, takes_epilogue
 from nnc.commands.rules import expansion
 from nnc.device import CPU, machine_of_device
-from nnc.device.target import Target
 from nnc.graph import Command, Graph, Kernel, Node, find_kernel
 from nnc.graph.kernels import kernels_for
 from nnc.graph.passes import PhaseName

@@ -24,8 +24,8 @@ import nnc.backends.cuda.libraries.dot
 import nnc.backends.cuda.libraries.nccl
 from nnc.backends.choose import choose_kernel
 from nnc.backends.cuda.compiler.compiler import CudaCompiler
+from nnc.base.target import Target
 from nnc.device import CPU, load_kernels
-from nnc.device.target import Target
 from nnc.graph import Command, Kernel, TensorSpec
 
 __all__ = ["candidate_kernels", "choose_kernel", "expected_compiler"]

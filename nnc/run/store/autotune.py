@@ -20,7 +20,7 @@ import numpy as np
 from nnc.base import dtypes
 from nnc.base.machine import library_versions, numpy_blas, processor, version_of
 from nnc.base.options import Options, chosen_cpu
-from nnc.device.target import Target
+from nnc.base.target import Target
 from nnc.graph import Command, Kernel, TensorSpec, infer_specs, value_text
 from nnc.graph.registry import effect
 from nnc.lower.plan.stages import NDArray

@@ -20,7 +20,7 @@ import numpy as np
 
 from nnc.base.fork import new_lock
 from nnc.base.source import SourceLine
-from nnc.device.target import Target
+from nnc.base.target import Target
 from nnc.graph import Graph, Kernel, Node, Symbol, TensorSpec, command
 from nnc.graph.serialize import (
     GraphReader,

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from nnc.array.array import Array
+from nnc.array.promote import astype
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
-from nnc.commands.promote import astype
 from nnc.errors import ArgumentError, user_error
 from nnc.numpy import elementwise as el
 from nnc.numpy import linalg as la

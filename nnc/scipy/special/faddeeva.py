@@ -7,10 +7,10 @@ import math
 import numpy as np
 
 from nnc.array.array import Array
+from nnc.array.promote import as_operand, astype, promote, weakness_of_result, with_weakness
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
 from nnc.commands.elementwise import complex_
-from nnc.commands.promote import as_operand, astype, promote, weakness_of_result, with_weakness
 from nnc.graph import spec_of
 from nnc.numpy import elementwise as el
 from nnc.numpy.manipulation import expand_dims

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 from nnc.array.array import Array
+from nnc.array.promote import astype, promote
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
 from nnc.commands.elementwise import FLOAT
-from nnc.commands.promote import astype, promote
 from nnc.commands.rules import check_dtype
 from nnc.graph import spec_of
 from nnc.numpy import elementwise as el

@@ -8,9 +8,9 @@ from typing import Any, Concatenate, Generic, Self, overload
 
 from nnc import tree
 from nnc.array.array import as_value
+from nnc.array.promote import is_weak, with_weakness
 from nnc.base.context import activity, get_context
 from nnc.commands import control
-from nnc.commands.promote import is_weak, with_weakness
 from nnc.commands.rules import is_differentiable, lead, zeros
 from nnc.errors import (
     ArgumentError,

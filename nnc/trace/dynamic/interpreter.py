@@ -23,12 +23,12 @@ import numpy as np
 
 from nnc.array.array import Array, as_command_operand, asarray, new_array, settled
 from nnc.array.device_array import DeviceArray
+from nnc.array.promote import as_operand
 from nnc.base.bounded import BoundedCache
 from nnc.base.context import get_context, observes_commands, with_mode
 from nnc.base.fork import new_lock
 from nnc.calls.specialise import set_layers
 from nnc.commands import elementwise as ew
-from nnc.commands.promote import as_operand
 from nnc.commands.weakness import with_inherited_weakness
 from nnc.device import CPU
 from nnc.device.dlpack import is_foreign

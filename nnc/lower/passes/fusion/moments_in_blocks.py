@@ -8,9 +8,9 @@ from functools import partial
 
 from nnc.base import dtypes
 from nnc.base.options import Options
+from nnc.base.target import Fusion, Target
 from nnc.commands.properties import is_sum, multiplies, squared
 from nnc.device import machine_of
-from nnc.device.target import Fusion, Target
 from nnc.graph import Graph, Node, Symbol
 from nnc.graph.remake import OncePerGraph, Remake, rewritten
 from nnc.lower.kernels.domain import can_fuse

@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from math import inf
 
 from nnc.base.options import Options
+from nnc.base.target import Schedule as Costs
 from nnc.device import machine_of
-from nnc.device.target import Schedule as Costs
 from nnc.lower.plan.schedule.types import Schedule, Signal
 
 # the order, and then the lives of buffers, may each take so many times the memory, or bytes more

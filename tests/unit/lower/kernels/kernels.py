@@ -13,8 +13,8 @@ from nnc.backends.choose import choose_kernel
 from nnc.backends.cpu.compiler.jit import Jit, compiler
 from nnc.base import dtypes
 from nnc.base.options import Options
+from nnc.base.target import Target
 from nnc.compiled.pipeline import lower
-from nnc.device.target import Target
 from nnc.graph import Command, Graph, Kernel, TensorSpec
 from nnc.lower.kernels.builder import Code, Value, has_code
 from nnc.lower.kernels.native import Native

@@ -20,9 +20,9 @@ from nnc.backends.cpu.kernels.products.dot import print_product
 from nnc.backends.native_runs import run_native
 from nnc.backends.printer import Bound, Printer, grain_of, in_blocks, over, over_vectors
 from nnc.base import dtypes
+from nnc.base.target import Target
 from nnc.commands.contract import dot
 from nnc.device import CPU
-from nnc.device.target import Target
 from nnc.graph import Attribute, Kernel, TensorSpec, add_kernel, command, infer_specs
 from nnc.graph.kernels import KernelFactory
 from nnc.lower.kernels.axes import Axes, word_of
