@@ -144,12 +144,10 @@ class Code(FunctionWriter):
         values that iterations hand on.
         """
         start, stop = self.integer(first), self.integer(end)
-        # if known
-        iterations = len(range(first, end, step)) if isinstance(first, int) and isinstance(end, int) else None
-        if iterations == 1:
+        if isinstance(first, int) and isinstance(end, int) and len(range(first, end, step)) == 1:
             yield start
             return
-        runs = bool(iterations)
+        runs = not isinstance(first, Value) and not isinstance(end, Value) and first < end
         early = self.in_front()
         body, done = self.label("body"), self.label("done")
         # where the loop is known to run, the test only stands behind an iteration
@@ -493,7 +491,7 @@ class Code(FunctionWriter):
 
     def offset(self, pointer: str, nbytes: Value | int) -> str:
         """Returns a pointer so many bytes further. Known distances come last, since instructions reach that far by themselves."""
-        register, far = ("", nbytes) if isinstance(nbytes, int) else self._parts(nbytes)
+        register, far = ("", nbytes) if isinstance(nbytes, int) else self._parts(self.integer(nbytes))
         pointer, more = self._places.get(pointer, (pointer, 0))
         if register:
             pointer = self.share(f"getelementptr i8, ptr {pointer}, i64 {register}")
