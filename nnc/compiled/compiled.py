@@ -9,11 +9,11 @@ from functools import partial, update_wrapper
 from typing import Any, Concatenate, Generic, NamedTuple, Self, overload
 
 from nnc.array.array import as_value
+from nnc.array.promote import promotion_watch
 from nnc.base.bounded import BoundedCache
 from nnc.base.context import AT_REST, get_context
 from nnc.base.fork import new_rlock
 from nnc.base.options import Options
-from nnc.commands.promotion import promotion_watch
 from nnc.compiled.executable import Executable, Lowered, Run, prefetching
 from nnc.compiled.freed_numbers import FreedNumbers
 from nnc.compiled.retraces import (
