@@ -19,10 +19,10 @@ with collection_paused():  # modules stay, so looking through them for garbage i
     from nnc import tree as tree
     from nnc.array.array import Array as Array
     from nnc.array.array import asarray as asarray
+    from nnc.array.indexing import dynamic_slice as dynamic_slice
+    from nnc.array.indexing import dynamic_update_slice as dynamic_update_slice
     from nnc.base.libraries import check_openblas as _check_openblas
-    from nnc.commands.indexing import dynamic_slice as dynamic_slice
-    from nnc.commands.indexing import dynamic_update_slice as dynamic_update_slice
-    from nnc.compiled import targets as _targets  # noqa: F401  (registers the kinds of devices)
+    from nnc.compiled import device_kinds as _device_kinds  # noqa: F401  (registers the kinds of devices)
     from nnc.device import devices as devices
     from nnc.errors.names.lookup import public_names
 
@@ -89,4 +89,4 @@ __all__ = tuple(sorted((*_NOW, *_LATER)))
 
 if not TYPE_CHECKING:  # with __getattr__, they would take a wrong name for one of type Any
     __getattr__, __dir__ = public_names("nnc", _LATER)
-    tree.__getattr__, tree.__dir__ = public_names("nnc.tree", {"at": "nnc.tree.edits", "ravel": "nnc.numpy.ravelling"})
+    tree.__getattr__, tree.__dir__ = public_names("nnc.tree", {"at": "nnc.tree.edits", "ravel": "nnc.tree.ravelling"})

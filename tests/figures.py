@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from nnc.base.target import Target
 from nnc.device import machine_of_device
-from nnc.device.target import Target
 
 HERE = machine_of_device()
 

@@ -16,7 +16,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Never, TypeVar, cast
 import numpy as np
 
 from nnc.array.at import AtIndexer
+from nnc.array.indexing import getitem
+from nnc.array.matmul import matmul
 from nnc.array.methods import NamedMethods
+from nnc.array.promote import WeakScalar, apply, as_operand, astype, dtype_of, is_weak, to_dtype, with_weakness
 from nnc.base import dtypes, html
 from nnc.base.casting import cast_array, limits
 from nnc.base.context import get_context
@@ -25,9 +28,6 @@ from nnc.base.silence import silently
 from nnc.calls.specialise import specialised
 from nnc.commands import constants
 from nnc.commands import elementwise as ew
-from nnc.commands.contract import matmul
-from nnc.commands.indexing import getitem
-from nnc.commands.promote import WeakScalar, apply, as_operand, astype, dtype_of, is_weak, to_dtype, with_weakness
 from nnc.commands.shape import transpose
 from nnc.device import CPU, check_program, dlpack, find_device, interpreter_of
 from nnc.device.dlpack import is_foreign
@@ -42,11 +42,11 @@ from nnc.errors import (
     user_error,
 )
 from nnc.errors.names import MissingMethod, names_without_missing
-from nnc.errors.tracebacks import api_boundary, cut_traceback, leave
+from nnc.errors.tracebacks import api_boundary, cut_traceback, leaving
 from nnc.graph import Command, TensorSpec, spec_of
 
 if TYPE_CHECKING:
-    from nnc.typing import ArrayLike, DTypeLike, Index
+    from nnc.array.likes import ArrayLike, DTypeLike, Index
 
 NDArray = np.ndarray[Any, Any]
 F = TypeVar("F", bound=Callable[..., Any])
@@ -726,14 +726,8 @@ def asarray(
         made = _make_array(obj, dtype, copy)
         return made if device is None and hasattr(obj, "spec") else _place(made, device)
     except BaseException as error:
-        other = leave(error, asarray, "asarray", (obj, dtype), {})
-        if other is None:
-            raise
-        try:
-            raise other from None
-        except NncError as worded:
-            cut_traceback(worded)
-            raise
+        with leaving(error, asarray, "asarray", (obj, dtype), {}) as shown:
+            raise shown from shown.__cause__
 
 
 def _place(x: Any, device: Any) -> Any:

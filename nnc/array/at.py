@@ -6,18 +6,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from nnc.array.indexing import fit_values, getitem, set_at
+from nnc.array.promote import broadcast_to_shape, is_weak, with_weakness
 from nnc.base import dtypes
 from nnc.commands.constants import full
 from nnc.commands.elementwise import div, neg, select
-from nnc.commands.indexing import fit_values, getitem, set_at
-from nnc.commands.promote import broadcast_to_shape, is_weak, with_weakness
 from nnc.errors import ArgumentError, DTypeError, user_error
 from nnc.errors.tracebacks import api_boundary
 from nnc.graph import spec_of
 
 if TYPE_CHECKING:
     from nnc.array.array import Array
-    from nnc.typing import ArrayLike, Index
+    from nnc.array.likes import ArrayLike, Index
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,5 @@
 """The choice among the CPU's kernels, its compiler, and the kernels of nearly every program, so that they are there before the
-first call. `nnc/compiled/targets.py` lists the other modules with kernels.
+first call. `nnc/compiled/device_kinds.py` lists the other modules with kernels.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import nnc.backends.cpu.compiler.prefetch
 import nnc.backends.cpu.kernels.fused
 import nnc.backends.cpu.kernels.moves.shape
 import nnc.lower.plan.views  # noqa: F401  (registers columns of commands that have kernels)
+from nnc.backends.choose import candidate_kernels, choose_kernel
 from nnc.backends.cpu.compiler.jit import compiler, expected_compiler
-from nnc.backends.numpy_ref import candidate_kernels, choose_kernel
 from nnc.base import dtypes
 from nnc.base.later import later
+from nnc.base.target import Target
 from nnc.commands.elementwise import integer_pow
 from nnc.commands.reduce import reduce_sum
 from nnc.device import CPU
-from nnc.device.target import Target
 from nnc.graph import Command, Kernel, TensorSpec, add_kernel, infer_specs
 from nnc.graph.kernels import KernelFactory
 from nnc.graph.registry import scalar

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from nnc.backends.printer import Bound, Part, Printer, grain_of, in_blocks, longest, minus, over, times
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
-from nnc.device.target import Target
+from nnc.base.target import Target
 from nnc.graph import TensorSpec
 from nnc.lower.kernels.axes import Axes, Shape, in_words, word_of
 from nnc.lower.kernels.builder import Code, Value

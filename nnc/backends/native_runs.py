@@ -1,6 +1,6 @@
 """Runs native kernels on NumPy arrays, without a program: those of all backends that call or print code for the CPU.
 
-The CPU's compiler is handed in by the record of the device (`nnc/compiled/targets.py`), so that no backend imports another one.
+The record of the device (`nnc/compiled/device_kinds.py`) hands the compiler of the CPU in, so that no backend imports another one.
 """
 
 from __future__ import annotations

@@ -12,12 +12,9 @@ from typing import Any
 import numpy as np
 
 from nnc.base import dtypes
-from nnc.commands.rules import in_place_facts, numpy_into, ufunc_of
-from nnc.device import machine_of_device
-from nnc.device.target import Target
+from nnc.commands.rules import in_place_of, numpy_into, ufunc_of
 from nnc.errors import InternalError
-from nnc.graph import Command, Kernel, TensorSpec, find_kernel, reference
-from nnc.graph.kernels import kernels_for
+from nnc.graph import Command, Kernel, TensorSpec, reference
 from nnc.lower.kernels.references import store
 from nnc.lower.plan.stages import NDArray
 
@@ -28,35 +25,6 @@ Run = Callable[[Arrays, Arrays, Params], None]
 
 # of 16-bit floats the column `numpy_call` says nothing; bools are no numbers to some of NumPy's functions
 _NATIVE = frozenset((*dtypes.SIGNED, *dtypes.UNSIGNED, dtypes.float32, dtypes.float64, *dtypes.COMPLEX))
-
-
-def choose_kernel(
-    command: Command, specs: tuple[TensorSpec, ...], params: Params, machine: Target | None = None
-) -> Kernel:
-    """Returns the best kernel that a backend has on a machine (None: this one's CPU) for these inputs, else the reference's.
-
-    Raises:
-        BackendError: the command has neither a kernel nor a reference.
-    """
-    return find_kernel(command, specs, params, machine) or reference_kernel(command, specs, params)
-
-
-def candidate_kernels(
-    command: Command, specs: tuple[TensorSpec, ...], params: Params, machine: Target | None = None
-) -> list[Kernel]:
-    """Returns a machine's kernels (None: this CPU's) for these inputs, first the one that `choose_kernel` names, last the
-    reference's.
-
-    Raises:
-        BackendError: the command has neither a kernel nor a reference.
-    """
-    machine = machine or machine_of_device()
-    found = [each for each in kernels_for(command, machine) if each.supports(specs, params)]
-    if not found:
-        return [choose_kernel(command, specs, params, machine)]
-    if command in reference:
-        found.append(reference_kernel(command, specs, params))
-    return found
 
 
 def reference_kernel(command: Command, specs: tuple[TensorSpec, ...], params: Params) -> Kernel:
@@ -95,7 +63,7 @@ def _fast_run(command: Command, specs: tuple[TensorSpec, ...], params: Params) -
         function = numpy_into[command](*specs, **params)
     if function is not None:
         return _writing(function)
-    identity = in_place_facts(command, params).identity
+    identity = in_place_of(command, params).identity
     if identity and command.outputs == 1:
         return lambda inputs, outputs, params: np.copyto(outputs[0], inputs[identity[0]])
     return None

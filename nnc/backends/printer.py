@@ -12,8 +12,8 @@ from contextlib import ExitStack, contextmanager
 from nnc.backends.native_runs import run_native
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
+from nnc.base.target import Target
 from nnc.device import CPU
-from nnc.device.target import Target
 from nnc.graph import Kernel, add_kernel
 from nnc.graph.kernels import KernelFactory
 from nnc.lower.kernels.axes import Axes, Shape

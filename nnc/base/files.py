@@ -115,7 +115,7 @@ class Folder(NamedTuple):
     def _is_at(self, name: str, descriptor: int) -> bool:
         """Whether a name still leads to an open file."""
         try:
-            return os.path.samestat(self.facts(name), os.fstat(descriptor))
+            return os.path.samestat(self.status(name), os.fstat(descriptor))
         except FileNotFoundError:
             return False
 
@@ -136,7 +136,7 @@ class Folder(NamedTuple):
         """Returns the names of all that is in the folder."""
         return os.listdir(self.path if self.descriptor is None else self.descriptor)
 
-    def facts(self, name: str) -> os.stat_result:
+    def status(self, name: str) -> os.stat_result:
         """Returns the status of a file: its size, owner, mode and times."""
         return os.stat(self._place(name), dir_fd=self.descriptor, follow_symlinks=False)
 
@@ -200,14 +200,14 @@ def check_private(descriptor: int, path: str) -> None:
     """
     if not _HAS_OWNERS:  # Windows: folders of a user's profile inherit private permissions
         return
-    facts, user = os.fstat(descriptor), os.geteuid()
-    if facts.st_uid != user:
+    status, user = os.fstat(descriptor), os.geteuid()
+    if status.st_uid != user:
         raise ExposedError(
-            f"{path} belongs to user {facts.st_uid}, and this process runs as user {user}.", f"remove {path}"
+            f"{path} belongs to user {status.st_uid}, and this process runs as user {user}.", f"remove {path}"
         )
-    if facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise ExposedError(
-            f"others than its owner can write to {path} (mode {stat.S_IMODE(facts.st_mode):04o}).",
+            f"others than its owner can write to {path} (mode {stat.S_IMODE(status.st_mode):04o}).",
             f"run chmod -R go-w {path} if nobody else wrote to it, else remove it",
         )
 

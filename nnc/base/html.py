@@ -14,11 +14,8 @@ _escape, _encode = later("html", "escape"), later("base64", "b64encode")
 _compress, _checksum = later("zlib", "compress"), later("zlib", "crc32")
 _SIDE = 64  # pixels of a picture at most, along each axis: more cells are sampled
 _WIDTH = 160  # px on the screen
-_LOW, _MIDDLE, _HIGH = (
-    (33, 102, 172),
-    (247, 247, 247),
-    (178, 24, 43),
-)  # blue, white and red, as ColorBrewer's RdBu has them
+# blue, white and red, as ColorBrewer's RdBu has them
+_LOW, _MIDDLE, _HIGH = (33, 102, 172), (247, 247, 247), (178, 24, 43)
 _NOT_A_NUMBER = (120, 120, 120)
 
 

@@ -12,7 +12,7 @@ def later(module: str, name: str) -> Callable[..., Any]:
     """Returns a function that calls a function, or a class, of a module that is imported at the first call.
 
     Args:
-        module: a file of the caller's own package, `f"{__package__}.file"`. Only `nnc/compiled/targets.py` names other rooms.
+        module: a file of the caller's own package, `f"{__package__}.file"`. Only `nnc/compiled/device_kinds.py` names other rooms.
 
     Example:
         >>> later("math", "sqrt")(4)

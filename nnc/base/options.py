@@ -19,7 +19,7 @@ from nnc.base.machine import CPUS, processor
 from nnc.errors import ArgumentError, ArgumentTypeError, user_error
 
 if TYPE_CHECKING:
-    from nnc.device.target import Target
+    from nnc.base.target import Target
 
 CPU = "cpu"  # the only place that spells it
 """The kind and the name of the device whose memory Python reads.

@@ -19,9 +19,10 @@ from types import FrameType
 
 import optree
 
+# this file stands one folder below the package's
 _OWN, _OPTREE = (
     os.path.dirname(os.path.abspath(file)) + os.sep for file in (os.path.dirname(__file__), optree.__file__)
-)  # this file stands one folder below the package's
+)
 _STANDARD = os.path.dirname(os.__file__) + os.sep
 _PACKAGES = tuple(f"{os.sep}{folder}{os.sep}" for folder in ("site-packages", "dist-packages"))
 _FILES = frozenset({contextlib.__file__, copy.__file__, dataclasses.__file__, functools.__file__})

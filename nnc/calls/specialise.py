@@ -26,7 +26,7 @@ from nnc.base.bounded import BoundedCache
 from nnc.base.context import AT_REST, Context, get_context, observes_commands, where_arguments_are
 from nnc.calls.spelling import spelled
 from nnc.errors import NncError
-from nnc.errors.tracebacks import cut_traceback, leave
+from nnc.errors.tracebacks import leaving
 from nnc.graph.registry import REGISTRY
 from nnc.graph.spec import TensorSpec
 
@@ -34,9 +34,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 Function = Callable[..., Any]
 Key = tuple[Any, ...]
 
-THRESHOLD = (
-    2  # eager calls before one is specialised, which takes as long as fifty calls of the function (x + y, measured)
-)
+# eager calls before one is specialised, which takes as long as fifty calls of the function (x + y, measured)
+THRESHOLD = 2
 KEYS_PER_CALL = 8  # one more call for so many keys: a loop over x[i], each i twice, would gain nothing
 BOUND = 4096  # keys of one function; 2 MB of small calls
 _NUMBERS = frozenset((bool, int, float, complex))
@@ -157,14 +156,8 @@ def specialised(operands: int) -> Callable[[F], F]:
                     table.keep(key, _specialise(function, args, kwargs, operands))
                 return result
             except BaseException as error:
-                other = leave(error, function, function.__name__, args, kwargs)
-                if other is None:
-                    raise
-                try:
-                    raise other from None
-                except NncError as worded:
-                    cut_traceback(worded)
-                    raise
+                with leaving(error, function, function.__name__, args, kwargs) as shown:
+                    raise shown from shown.__cause__
 
         return cast(F, call)
 

@@ -45,9 +45,8 @@ from nnc.graph.rules import BatchRule, Derivative, Linear, Rules, Tangents, Valu
 
 NDArray = np.ndarray[Any, Any]
 _ROWS = 64  # queries that the references take together
-_SCORES = (
-    128 << 20
-)  # bytes of scores where other commands compute attention: small beside the memory of devices that need this
+# bytes of scores where other commands compute attention: small beside the memory of devices that need this
+_SCORES = 128 << 20
 BIAS = 3  # the number of this operand in `wrt`
 
 
@@ -296,10 +295,8 @@ def _jvp(
 ) -> Tangents:
     wrt = tuple(i for i, t in enumerate(tangents) if t is not None and i < (BIAS + biased))
     moving = [tangents[i] for i in wrt]
-    if len(primals) > BIAS + biased or params["reach"] != (
-        None,
-        None,
-    ):  # NaN where nothing is attended to meets changes of 0
+    # NaN where nothing is attended to meets changes of 0
+    if len(primals) > BIAS + biased or params["reach"] != (None, None):
         primals = (*map(_finite_or_0, primals[:BIAS]), *primals[BIAS:])
     return tuple(attention_tangent(*moving, *primals, *outputs, wrt=wrt, biased=biased, **params))
 

@@ -15,9 +15,8 @@ from nnc.graph.rules import Value
 
 QUERIES = 128  # of a block; for twice as many or fewer all run at once
 
-Part = tuple[
-    Value | None, int | None
-]  # a result for some queries and where they stand in it; None: it is a part of a sum
+# a result for some queries and where they stand in it; None: it is a part of a sum
+Part = tuple[Value | None, int | None]
 Formula = Callable[[Sequence[Moving], Value | None], list[Part]]
 
 

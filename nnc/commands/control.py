@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from nnc.commands.facts import flops_of
 from nnc.commands.loop import Run, check_inputs
+from nnc.commands.properties import flops_of
 from nnc.commands.roles import branches
 from nnc.graph import Attribute, Command, Graph, TensorSpec, register
 from nnc.graph.rules import InPlace, Rules
@@ -34,18 +34,16 @@ def _register(name: str, refuses: bool | None = None, **attributes: Any) -> Comm
     return register(name, rules, arity=None, outputs=None, inlines=True, **attributes)
 
 
-call = _register(
-    "call", roles=lambda node: branches(node, 0)
-)  # graphs: (function,); barrier=True: it recomputes existing values on purpose
+# graphs: (function,); barrier=True: it recomputes existing values on purpose
+call = _register("call", roles=lambda node: branches(node, 0))
 # Computes the same bits in every program, since no kernel spans its border: passes rewrite the sub-graph by itself, and
 # only its steps join the program.
 isolated = _register("isolated")
 checkpoint = _register("checkpoint")  # graphs: (function,); reverse mode recomputes it
 # Commands that users' rules run are not known before the rules are asked, so they may raise.
 custom_jvp = _register("custom_jvp", refuses=True)  # rule: (primals, tangents) -> (outputs, tangents)
-custom_vjp = _register(
-    "custom_vjp", refuses=True
-)  # rule: the same form; its tangents can be transposed, but not run forward
+# rule: the same form; its tangents can be transposed, but not run forward
+custom_vjp = _register("custom_vjp", refuses=True)
 # graphs: (the algorithm,); rule: the system that it solves (nnc.trace.core.implicit), by which it is differentiated.
 linear_solve = _register("linear_solve", refuses=True)
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from nnc.base import dtypes
 from nnc.commands.constants import full_like
-from nnc.commands.contract import matmul
+from nnc.commands.contract import matrix_product
 from nnc.commands.elementwise import (
     INEXACT,
     abs_,
@@ -91,7 +91,7 @@ def _cholesky_jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple
     lower = outputs[0]
     half = triangular_solve(lower, _hermitian(tangents[0]), lower=True)
     inner = triangular_solve(lower, adjoint(half), lower=True)
-    return (matmul(lower, (keep(inner, greater_equal) + keep(inner, greater)) * 0.5),)
+    return (matrix_product(lower, (keep(inner, greater_equal) + keep(inner, greater)) * 0.5),)
 
 
 cholesky: Command = register_matrix(
@@ -116,10 +116,10 @@ def _eigh_infer(x: TensorSpec) -> tuple[TensorSpec, TensorSpec]:
 def _eigh_jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...]) -> Tangents:
     """dw = diag(G), dV = V (F ∘ G) with G = Vᴴ dX V and F[i, j] = 1 / (w[j] − w[i])."""
     w, v = outputs
-    inner = matmul(adjoint(v), matmul(_hermitian(tangents[0]), v))
+    inner = matrix_product(adjoint(v), matrix_product(_hermitian(tangents[0]), v))
     of_columns = _columns(w, v.spec.shape)
     gap = of_columns - matrix_transpose(of_columns)
-    return real_part(_diagonal(inner)), matmul(v, inner * _safe_reciprocal(gap, w))
+    return real_part(_diagonal(inner)), matrix_product(v, inner * _safe_reciprocal(gap, w))
 
 
 def _eigh(x: NDArray) -> Any:
@@ -153,10 +153,10 @@ def _eig_jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Valu
     2017).
     """
     (w, v), t = outputs, tangents[0]
-    inner = solve(v, matmul(convert(t, dtype=v.spec.dtype), v))
+    inner = solve(v, matrix_product(convert(t, dtype=v.spec.dtype), v))
     of_columns = _columns(w, v.spec.shape)
-    moved = matmul(v, inner * _safe_reciprocal(of_columns - matrix_transpose(of_columns), w))
-    along = real_part(_diagonal(matmul(adjoint(v), moved)))
+    moved = matrix_product(v, inner * _safe_reciprocal(of_columns - matrix_transpose(of_columns), w))
+    along = real_part(_diagonal(matrix_product(adjoint(v), moved)))
     return _diagonal(inner), moved - v * _columns(along, v.spec.shape)
 
 
@@ -194,19 +194,19 @@ def _svd_jvp(
     (u, s, vh), t = outputs, tangents[0]
     m, n = primals[0].spec.shape[-2:]
     uh, v, th = adjoint(u), adjoint(vh), adjoint(t)
-    inner = matmul(uh, matmul(t, v))
+    inner = matrix_product(uh, matrix_product(t, v))
     s_columns = _columns(s, inner.spec.shape)
     s_rows = matrix_transpose(s_columns)
     together = _hermitian(inner) * _safe_reciprocal(s_columns - s_rows, s)
     against = (inner - adjoint(inner)) * 0.5 * _safe_reciprocal(s_columns + s_rows, s)
-    du = matmul(u, together + against)
-    dv = matmul(v, together - against)
+    du = matrix_product(u, together + against)
+    dv = matrix_product(v, together - against)
     if m > n:
-        tv = matmul(t, v)
-        du = du + (tv - matmul(u, matmul(uh, tv))) * _safe_reciprocal(_columns(s, tv.spec.shape), s)
+        tv = matrix_product(t, v)
+        du = du + (tv - matrix_product(u, matrix_product(uh, tv))) * _safe_reciprocal(_columns(s, tv.spec.shape), s)
     if n > m:
-        tu = matmul(th, u)
-        dv = dv + (tu - matmul(v, matmul(vh, tu))) * _safe_reciprocal(_columns(s, tu.spec.shape), s)
+        tu = matrix_product(th, u)
+        dv = dv + (tu - matrix_product(v, matrix_product(vh, tu))) * _safe_reciprocal(_columns(s, tu.spec.shape), s)
     return du, real_part(_diagonal(inner)), adjoint(dv)
 
 
@@ -242,15 +242,15 @@ def _qr_jvp(
     q, r = outputs
     first, t_first = (slice_axis(y, axis, 0, m) for y in (r, t)) if n > m else (r, t)
     t_by_r = matrix_transpose(triangular_solve(first, matrix_transpose(t_first), lower=False, transpose_a=True))
-    inner = matmul(adjoint(q), t_by_r)
+    inner = matrix_product(adjoint(q), t_by_r)
     below = keep(inner, greater)
     turn = below - adjoint(below)
     if dtypes.is_complex(inner.spec.dtype):  # the diagonal of R stays real
         turn = turn + keep(imaginary_part(inner), equal)
-    dq = matmul(q, turn - inner) + t_by_r
+    dq = matrix_product(q, turn - inner) + t_by_r
     if n > m:
-        return dq, matmul(adjoint(q), t) - matmul(turn, r)
-    return dq, matmul(inner - turn, r)
+        return dq, matrix_product(adjoint(q), t) - matrix_product(turn, r)
+    return dq, matrix_product(inner - turn, r)
 
 
 qr: Command = register_matrix(
@@ -279,9 +279,9 @@ def pinv_tangent(x: Value, t: Value, p: Value) -> Value:
     dP = −P dX P + P Pᴴ dXᴴ (I − X P) + (I − P X) dXᴴ Pᴴ P
     """
     ph, th = adjoint(p), adjoint(t)
-    left, right = matmul(p, matmul(ph, th)), matmul(matmul(th, ph), p)
-    total = left - matmul(matmul(left, x), p) + right - matmul(p, matmul(x, right))
-    return total - matmul(p, matmul(t, p))
+    left, right = matrix_product(p, matrix_product(ph, th)), matrix_product(matrix_product(th, ph), p)
+    total = left - matrix_product(matrix_product(left, x), p) + right - matrix_product(p, matrix_product(x, right))
+    return total - matrix_product(p, matrix_product(t, p))
 
 
 pinv: Command = register_matrix(

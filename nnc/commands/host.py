@@ -11,11 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from nnc.base import dtypes
-from nnc.base.source import SourceLine
-from nnc.commands.promote import as_operand
 from nnc.commands.rules import is_differentiable, lead
-from nnc.errors import ArgumentTypeError, DTypeError, ShapeError, UnsupportedError, user_error
+from nnc.errors import UnsupportedError, user_error
 from nnc.graph import TensorSpec, register
 from nnc.graph.rules import Derivative, Rules, Tangents, Value
 
@@ -24,44 +21,6 @@ Specs = tuple[TensorSpec, ...]
 HostFunction = Callable[[Sequence[NDArray], Specs], list[NDArray]]  # (operands, specs of the results) -> results
 WHERE = "nnc.pure_callback"
 METHODS = ("sequential", "expand_dims", "broadcast_all")
-
-
-def checked_result(x: Any, spec: TensorSpec, name: str, path: str, source: SourceLine | None) -> NDArray:
-    """Returns a new array of a result, of the announced shape and dtype; Python numbers take the dtype.
-
-    Args:
-        x: a leaf of the function's result.
-        spec: the spec that was announced for it.
-        name: the function's name.
-        path: the path of the leaf within the result.
-        source: the user's line that announced the result.
-
-    Raises:
-        ArgumentTypeError: the leaf is no array and no number.
-        ShapeError, DTypeError: the leaf has another shape or dtype.
-    """
-    leaf = f"the result of {name}" + (f" at {path}" if path else "")
-    if dtypes.is_scalar(x) and spec.shape == () and dtypes.promote_weak(spec.dtype, x) == spec.dtype:
-        try:
-            return np.array(x, spec.dtype)
-        except OverflowError:
-            problem = f"{leaf} is {x}, which {spec.dtype.name} does not hold."
-            fix = "announce a wider dtype in result_shape_dtypes."
-            raise user_error(DTypeError, WHERE, problem, source=source, fix=fix) from None
-    if not (dtypes.is_scalar(x) or hasattr(x, "shape")):
-        problem = f"{leaf} is a {type(x).__name__}, not an array."
-        fix = "return a NumPy array: np.asarray(result)."
-        raise user_error(ArgumentTypeError, WHERE, problem, source=source, operands={"announced": spec}, fix=fix)
-    array = np.array(x if isinstance(x, (np.ndarray, np.generic)) else as_operand(x, name, "result"), order="C")
-    if array.shape != spec.shape:
-        problem = f"{leaf} has shape {array.shape}, result_shape_dtypes announces {spec.shape}."
-        fix = "announce the shape that the function returns; under nnc.vmap it depends on vmap_method."
-        raise user_error(ShapeError, WHERE, problem, source=source, fix=fix)
-    if array.dtype != spec.dtype:
-        problem = f"{leaf} has dtype {array.dtype}, result_shape_dtypes announces {spec.dtype.name}."
-        fix = f"return result.astype({spec.dtype.name!r}), or announce {array.dtype}."
-        raise user_error(DTypeError, WHERE, problem, source=source, fix=fix)
-    return np.asarray(array, spec.dtype)
 
 
 def _run(*arrays: NDArray, function: HostFunction, results: Specs, method: str, name: str) -> tuple[NDArray, ...]:

@@ -23,7 +23,6 @@ import numpy as np
 from nnc.base import dtypes
 from nnc.commands.constants import full, iota
 from nnc.commands.elementwise import add, convert, equal, in_dtype, maximum, minimum, mul, reciprocal, select
-from nnc.commands.index_plan import GATHER_MODES, SCATTER_MODES, SLICE_MODES, is_strict
 from nnc.commands.reduce import expand
 from nnc.commands.rules import Gathered, check_axes, check_dtype, each, lead, lead_all, linear_in, linear_in_all, zeros
 from nnc.commands.shape import broadcast_to, concatenate, permute, reshape, slice_axis, transpose
@@ -32,6 +31,17 @@ from nnc.errors.errors import check_choice
 from nnc.graph import TensorSpec, check_same_dtype, register, spec_of
 from nnc.graph import command as get_command
 from nnc.graph.rules import Derivative, InPlace, Linear, Rules, Tangents, Value
+
+# Modes of reading and writing at positions out of range, as the module's docstring has them.
+GATHER_MODES = ("error", "clip", "wrap", "drop", "fill")
+SCATTER_MODES = ("error", "clip", "wrap", "drop")
+SLICE_MODES = ("error", "clip")
+
+
+def is_strict(*specs: TensorSpec, mode: str, **params: Any) -> bool:
+    """Whether a command of these parameters raises on a position that is out of range (column `refuses`)."""
+    return mode == "error"
+
 
 Shape = tuple[int, ...]
 NDArray = np.ndarray[Any, Any]

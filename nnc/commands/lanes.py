@@ -16,9 +16,8 @@ import numpy as np
 
 from nnc.base import dtypes
 
-BLOCK = (
-    1 << 13
-)  # elements of a block: 64 KiB of float64, so that a few intermediate values fit a cache of the second level
+# elements of a block: 64 KiB of float64, so that a few intermediate values fit a cache of the second level
+BLOCK = 1 << 13
 NDArray = np.ndarray[Any, Any]
 Step = tuple[Callable[..., Any], Callable[[Any], Sequence[Any]], int]
 _EXACT = {"sqrt": np.sqrt, "fabs": np.abs, "floor": np.floor, "rint": np.rint}

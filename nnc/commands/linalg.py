@@ -13,7 +13,7 @@ import numpy as np
 
 from nnc.base import dtypes
 from nnc.commands.constants import full_like, iota
-from nnc.commands.contract import matmul, matrix_product
+from nnc.commands.contract import matrix_product
 from nnc.commands.elementwise import (
     INEXACT,
     Accepts,
@@ -184,7 +184,7 @@ def _solver(name: str, matrix: Callable[..., Value], opposite: Callable[..., Val
     def jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], **params: Any) -> Tangents:
         (a, _), (ta, right) = primals, tangents
         if ta is not None:
-            right = add_tangents(right, -matmul(matrix(ta, **params), outputs[0]))
+            right = add_tangents(right, -matrix_product(matrix(ta, **params), outputs[0]))
         return (get_command(name)(a, right, **params),)
 
     def rule(cotangents: Cotangents, operands: tuple[Value | Linear, ...], **params: Any) -> Tangents:

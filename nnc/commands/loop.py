@@ -17,7 +17,7 @@ from nnc.base import dtypes
 from nnc.base.bounded import remembered
 from nnc.base.context import set_context
 from nnc.base.dtypes import TAPE
-from nnc.commands.roles import Loop, branches, carries_of, reads_of, yields_of
+from nnc.commands.roles import NodeRoles, branches, carries_of, reads_of, yields_of
 from nnc.commands.tape import Handles, Tape, as_handles, read_row, tape_specs
 from nnc.errors import ArgumentError, GraphError, OutOfBoundsError, ShapeError, user_error
 from nnc.graph import Graph, Node, TensorSpec, register
@@ -166,11 +166,11 @@ def _only_acts(node: Node) -> bool:
     return node.command in effect or any(inner.command in effect for graph in node.graphs for inner in graph.walk())
 
 
-def _while_roles(node: Node) -> Loop:
+def _while_roles(node: Node) -> NodeRoles:
     body, carries, tapes = node.graphs[0], node.params["carries"], node.params.get("tapes", 0)
     exits = len(body.outputs) - 1 - carries - tapes
     yields, results = body.outputs[1 + carries :], node.outputs[carries:]
-    return Loop(
+    return NodeRoles(
         node,
         node.graphs,
         counter=body.inputs[:1],
@@ -256,11 +256,11 @@ def _scan_reference(
     return [*carried, *stacks, *as_handles(tapes, handles)]
 
 
-def _scan_roles(node: Node) -> Loop:
+def _scan_roles(node: Node) -> NodeRoles:
     body, xs, carries = node.graphs[0], node.params["xs"], node.params["carries"]
     lead = 1 if node.params["length"] is None else 0
     operands, inner = node.inputs[lead:], body.inputs[1:]
-    return Loop(
+    return NodeRoles(
         node,
         node.graphs,
         lead=node.inputs[:lead],

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from nnc.base import dtypes
-from nnc.commands.contract import matmul
+from nnc.commands.contract import matrix_product
 from nnc.commands.elementwise import INEXACT, greater, less_equal
-from nnc.commands.indexing import take_along_axis
+from nnc.commands.index import gather
 from nnc.commands.linalg import (
     NDArray,
     check_matrix,
@@ -24,7 +24,7 @@ from nnc.commands.linalg import (
     triangular_solve,
 )
 from nnc.commands.rules import batch_leading, check_dtype
-from nnc.commands.shape import broadcast_to, concatenate, slice_axis
+from nnc.commands.shape import concatenate, slice_axis
 from nnc.graph import Command, TensorSpec, register
 from nnc.graph.rules import Derivative, Rules, Tangents, Value
 
@@ -93,10 +93,10 @@ def _lu_jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value
     if n > m:
         rest = identity_like(packed.spec.update(shape=(*packed.spec.shape[:-2], n, n)))
         upper = concatenate(upper, slice_axis(rest, last - 1, m, n), axis=last - 1)
-    moved = take_along_axis(tangents[0], broadcast_to(rows, shape=packed.spec.shape, axes=tuple(range(last))), last - 1)
+    moved = gather(tangents[0], rows, axes=(last - 1,), batch=last - 1, mode="clip")
     inner = triangular_solve(lower, moved, lower=True, unit_diagonal=True)
     inner = matrix_transpose(triangular_solve(upper, matrix_transpose(inner), lower=False, transpose_a=True))
-    return matmul(lower, keep(inner, greater)) + matmul(keep(inner, less_equal), upper), None, None
+    return matrix_product(lower, keep(inner, greater)) + matrix_product(keep(inner, less_equal), upper), None, None
 
 
 lu: Command = register(

@@ -205,9 +205,8 @@ def _log_normal_cdf(x: Number) -> Number:
     scaled = horner(1 - inverse * (2 * ERFC_CENTRE), ERFC_DOUBLE) * inverse
     z = 1 / (y * y)
     series = 1 - z * (0.5 - z * (0.75 - z * (1.875 - z * 6.5625)))
-    scaled = (y > ERFC_END).choose(
-        series / (y * math.sqrt(math.pi)), scaled
-    ) * 0.5  # e^(x²/2) times the tail beyond |x|
+    # e^(x²/2) times the tail beyond |x|
+    scaled = (y > ERFC_END).choose(series / (y * math.sqrt(math.pi)), scaled) * 0.5
     near = y < 0.5
     tail = near.choose(0.5 - (y + y * horner(y * y, ERF_DOUBLE)) * 0.5, exp(-square) * scaled)
     is_above, is_near = x > 0, near

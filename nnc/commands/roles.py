@@ -1,7 +1,7 @@
 """Loops and calls taken apart, so that passes see which operand, which input of an iteration and which result belong together.
 
 Commands state the same roles in different places (column `roles`), and branches and calls are iterations that carry nothing; a pass
-edits a `Loop` and joins it to a node again. `pull_iterations` is not among them: it owns two graphs with inputs of their own.
+edits a `NodeRoles` and joins it to a node again. `pull_iterations` is not among them: it owns two graphs with inputs of their own.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Yield(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Loop:
+class NodeRoles:
     """A node with sub-graphs by roles. `lead` are operands before all others (a branch's index, a dynamic length) and `counter`
     the inputs of sub-graphs that no operand gives; `exits` stand before the number of iterations, `rows` behind it. `length` is
     the number of iterations where the node tells it.
@@ -61,7 +61,7 @@ class Loop:
     rows: tuple[Yield, ...] = ()
     length: int | None = None
 
-    def update(self, **changes: Any) -> Loop:
+    def update(self, **changes: Any) -> NodeRoles:
         """This loop with some roles replaced."""
         return replace(self, **changes)
 
@@ -126,26 +126,26 @@ class Loop:
         return bool(self.length)
 
 
-roles: Attribute[Callable[[Node], Loop]] = Attribute(
+roles: Attribute[Callable[[Node], NodeRoles]] = Attribute(
     "roles", "(node) -> the node by roles, for loops, branches and calls: passes go into sub-graphs by them"
 )
 
 
-def take_apart(node: Node) -> Loop | None:
+def take_apart(node: Node) -> NodeRoles | None:
     """Returns the roles of a node with sub-graphs; None for commands that are not known to have them."""
     rule = roles.get(node.command)
     return rule(node) if rule is not None else None
 
 
-def take_loop(node: Node) -> Loop | None:
+def take_loop(node: Node) -> NodeRoles | None:
     """Returns the roles of a loop; None for any other node."""
     loop = take_apart(node) if node.graphs else None
     return loop if loop is not None and loop.is_loop else None
 
 
-def branches(node: Node, lead: int) -> Loop:
+def branches(node: Node, lead: int) -> NodeRoles:
     """Returns the roles of a node that runs one of its sub-graphs on all operands but the first `lead` ones."""
-    return Loop(
+    return NodeRoles(
         node,
         node.graphs,
         lead=node.inputs[:lead],

@@ -1,4 +1,4 @@
-"""Facts of commands beside their rules (nnc.graph.rules), and constructors for the common rules.
+"""Columns beside the rules of commands (nnc.graph.rules), and constructors for the common rules.
 
 A family's file registers each of its commands with all that is true of it.
 """
@@ -150,10 +150,10 @@ def ufunc_of(command: Command, specs: Sequence[TensorSpec], params: Mapping[str,
 _NOTHING = InPlace()
 
 
-def in_place_facts(command: Command, params: Mapping[str, Any]) -> InPlace:
-    """Returns the in-place facts of a command with these parameters."""
-    facts = inplace.get(command, _NOTHING)
-    return facts(params) if callable(facts) else facts
+def in_place_of(command: Command, params: Mapping[str, Any]) -> InPlace:
+    """Returns which operands a command with these parameters may overwrite or pass on."""
+    rule = inplace.get(command, _NOTHING)
+    return rule(params) if callable(rule) else rule
 
 
 # -- shared checks -----------------------------------------------------------------------------------------------------

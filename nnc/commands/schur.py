@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from nnc.commands.contract import matmul
+from nnc.commands.contract import matrix_product
 from nnc.commands.elementwise import INEXACT
 from nnc.commands.linalg import NDArray, check_matrix, cubic, infer_square, lapack, matrix_transpose
 from nnc.commands.rules import add_tangents, batch_leading, check_dtype, not_linear
@@ -229,9 +229,9 @@ def _sylvester_jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tupl
     """Returns a dX + dX B = dC − dA X − X dB."""
     (a, b, _), (ta, tb, right), x = primals, tangents, outputs[0]
     if ta is not None:
-        right = add_tangents(right, -matmul(ta, x))
+        right = add_tangents(right, -matrix_product(ta, x))
     if tb is not None:
-        right = add_tangents(right, -matmul(x, tb))
+        right = add_tangents(right, -matrix_product(x, tb))
     return (sylvester(a, b, right),)
 
 

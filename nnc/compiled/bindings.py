@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nnc.array.array import Array, new_array
+from nnc.array.promote import astype, with_weakness
 from nnc.base import dtypes
-from nnc.commands.promote import astype, with_weakness
 from nnc.errors import ArgumentTypeError, user_error
 from nnc.graph import TensorSpec
 from nnc.run.direct import Results
@@ -90,9 +90,8 @@ class Inputs:
             leaf = leaves[i]
             if isinstance(leaf, Array):
                 leaf.delete()
-            elif isinstance(
-                leaf, np.ndarray
-            ):  # its owner may still write to it, though the function returned it unchanged
+            elif isinstance(leaf, np.ndarray):
+                # its owner may still write to it, though the function returned it unchanged
                 outputs = [x.copy() if np.may_share_memory(x, leaf) else x for x in outputs]
         return outputs
 

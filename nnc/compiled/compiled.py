@@ -9,11 +9,11 @@ from functools import partial, update_wrapper
 from typing import Any, Concatenate, Generic, NamedTuple, Self, overload
 
 from nnc.array.array import as_value
+from nnc.array.promote import promotion_watch
 from nnc.base.bounded import BoundedCache
 from nnc.base.context import AT_REST, get_context
 from nnc.base.fork import new_rlock
 from nnc.base.options import Options
-from nnc.commands.promotion import promotion_watch
 from nnc.compiled.executable import Executable, Lowered, Run, prefetching
 from nnc.compiled.freed_numbers import FreedNumbers
 from nnc.compiled.retraces import (
@@ -29,8 +29,8 @@ from nnc.compiled.retraces import (
 )
 from nnc.compiled.signature import Call, CallPattern, Key, Names, Numbers, Signature
 from nnc.compiled.toolchain import toolchain
-from nnc.errors import NncError, TraceError, user_error
-from nnc.errors.tracebacks import api_boundary, cut_traceback, leave
+from nnc.errors import TraceError, user_error
+from nnc.errors.tracebacks import api_boundary, leaving
 from nnc.run.background import deferring
 from nnc.run.store.stored import prepare
 from nnc.trace.core.flat import call_function, name_of
@@ -89,9 +89,8 @@ class Compiled(Generic[P, R_co]):
         self._entries: dict[Key, Executable] = {}
         self._checked: dict[Key, Executable] = {}  # programs for calls under nnc.debug.check_finite
         self._alike: BoundedCache[tuple[Key, tuple[type, ...]], FastPath] = BoundedCache(_SHORTCUTS)
-        self._fast_path: FastPath | None = (
-            None  # of the last call, if that reused a program; the next call tries it first
-        )
+        # of the last call, if that reused a program; the next call tries it first
+        self._fast_path: FastPath | None = None
         self._freed = FreedNumbers()
         self._last_key: Key | None = None  # of the last call, as it was given
         self._last: Executable | None = None
@@ -136,14 +135,8 @@ class Compiled(Generic[P, R_co]):
                         return executable.run(found.arguments.dynamic)
             return call_function(self.fun, args, kwargs)
         except BaseException as error:
-            other = leave(error, self.fun, name_of(self.fun), args, kwargs)
-            if other is None:
-                raise
-            try:
-                raise other from None
-            except NncError as worded:
-                cut_traceback(worded)
-                raise
+            with leaving(error, self.fun, name_of(self.fun), args, kwargs) as shown:
+                raise shown from shown.__cause__
 
     def find(self, *args: Any, **kwargs: Any) -> tuple[Executable | None, list[Any]]:
         """Returns the program for these arguments, and their dynamic leaves; None in place of the program where the function

@@ -8,11 +8,11 @@ from typing import Any
 
 from nnc.array.array import Array, as_value, asarray
 from nnc.array.device_array import DeviceArray, new_device_array
+from nnc.array.promote import astype
 from nnc.base.dtypes import is_scalar
 from nnc.base.fork import new_rlock
 from nnc.base.garbage import IN_VARIABLE
 from nnc.base.options import Options, waits_in_each_call
-from nnc.commands.promote import astype
 from nnc.compiled.bindings import Inputs, Outputs
 from nnc.compiled.pipeline import lower
 from nnc.compiled.toolchain import toolchain

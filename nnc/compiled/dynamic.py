@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from nnc.array.array import Array, as_value, asarray, new_array
+from nnc.array.promote import is_weak, with_weakness
 from nnc.base.bounded import BoundedCache
 from nnc.base.context import ContextChange, activity, get_context, observes_commands, with_mode
 from nnc.base.options import Options, parse_bytes
 from nnc.base.silence import silently
 from nnc.commands.control import call as call_command
 from nnc.commands.elementwise import add
-from nnc.commands.promote import is_weak, with_weakness
 from nnc.commands.rules import is_differentiable
 from nnc.compiled.compiled import BoundMethod, Compiled
 from nnc.compiled.decorator import compile

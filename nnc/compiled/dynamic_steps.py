@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from nnc.array.array import Array, asarray
-from nnc.commands.promote import astype
+from nnc.array.promote import astype
 from nnc.compiled.decorator import compile
 from nnc.errors import ArgumentError, user_error
 from nnc.trace.dynamic.interpreter import Variable, array_of

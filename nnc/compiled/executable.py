@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nnc.array.array import Array, as_value, new_array
+from nnc.array.promote import astype, is_weak
 from nnc.base.context import activity, get_context, set_context
 from nnc.base.dtypes import Weakness
 from nnc.base.garbage import collection_paused
@@ -21,12 +22,11 @@ from nnc.base.html import format_bytes, show_text
 from nnc.base.machine import LARGE
 from nnc.base.options import Options
 from nnc.commands.pack import PACKABLE
-from nnc.commands.promote import astype, is_weak
 from nnc.compiled.bindings import Inputs, Outputs
+from nnc.compiled.device_kinds import device_program, kernel_tuner, make_schedule_report, schedule_watch
 from nnc.compiled.pipeline import lower
 from nnc.compiled.retraces import difference
 from nnc.compiled.signature import Call, CallPattern, Key, Signature, device_of, is_spec, leaf_keys
-from nnc.compiled.targets import device_program, kernel_tuner, make_schedule_report, schedule_watch
 from nnc.compiled.toolchain import toolchain
 from nnc.device import CPU, CUDA, find_device, interpreter_of, kind_of, machine_of
 from nnc.errors import ArgumentTypeError, DeviceError, NncError, OutOfMemoryError, TraceError, user_error

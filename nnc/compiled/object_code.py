@@ -12,6 +12,7 @@ import numpy as np
 
 from nnc import tree
 from nnc.array.array import as_value
+from nnc.array.promote import astype, is_weak, with_weakness
 from nnc.backends.blas.linked import BLAS, adapters_text, is_linkable
 from nnc.backends.cpu.compiler.jit import compiler, recipe_of, recipe_of_program, why_absent
 from nnc.backends.cpu.compiler.runtime import FMA_TEXT, alone_text, conversions_text
@@ -25,7 +26,6 @@ from nnc.base.garbage import collection_paused
 from nnc.base.machine import address_of
 from nnc.base.options import Options
 from nnc.commands.pack import Blocks
-from nnc.commands.promote import astype, is_weak, with_weakness
 from nnc.compiled.compiled import Compiled
 from nnc.compiled.executable import Lowered
 from nnc.compiled.pipeline import lower_to_parts

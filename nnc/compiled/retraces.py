@@ -25,9 +25,8 @@ from nnc.tree import changes_of_containers
 from nnc.tree.mismatches import Change as ChangeOfContainer
 
 Fun = Callable[..., Any]
-FIRST_WARNING = (
-    8  # traces; the buckets of a well-padded program are fewer, and a loop that retraces gets here within seconds
-)
+# traces; the buckets of a well-padded program are fewer, and a loop that retraces gets here within seconds
+FIRST_WARNING = 8
 _ORIGINS = 1024  # remembered pairs of code and calling line, the latest ones
 
 

@@ -15,9 +15,9 @@ import numpy as np
 from nnc import tree
 from nnc.array.array import Array
 from nnc.array.device_array import DeviceArray
+from nnc.array.promote import as_operand, is_weak
 from nnc.base import dtypes
 from nnc.base.context import get_context
-from nnc.commands.promote import as_operand, is_weak
 from nnc.device import CPU
 from nnc.errors import ArgumentError, ArgumentTypeError, DeviceError, NncError, user_error
 from nnc.graph import TensorSpec
@@ -273,15 +273,15 @@ def _resolve(
 class CallPattern(NamedTuple):
     """The pattern of calls of one key, in a form that is fast to compare with a call.
 
-    `facts` are each leaf's facts that belong to the key, as `facts_of` finds them, `where` says which leaves are dynamic (None:
-    all), `converted` which become others: arrays of other libraries NumPy arrays, `numpy.float64` a weak array. Their facts
+    `keys` are the parts that each leaf gives to the key, as `key_of` finds them, `where` says which leaves are dynamic (None:
+    all), `converted` which become others: arrays of other libraries NumPy arrays, `numpy.float64` a weak array. Their keys
     describe the converted leaf.
     """
 
     take: Take | None  # None: the arguments are the leaves
     take_named: Take | None
-    facts: tuple[Any, ...]
-    facts_of: Callable[[Any], tuple[Any, ...]]
+    keys: tuple[Any, ...]
+    key_of: Callable[[Any], tuple[Any, ...]]
     where: tuple[int, ...] | None
     converted: tuple[int, ...]
 
@@ -294,25 +294,25 @@ class CallPattern(NamedTuple):
             return None
         leaves, where = call.arguments.leaves, call.arguments.where
         dynamic = tuple(where) if len(where) < len(leaves) else None
-        if not kwargs and all(type(x) in _FACTS for x in args):
+        if not kwargs and all(type(x) in _LEAF_KEYS for x in args):
             take = None
         read = list(leaves)
         for i, leaf in zip(where, call.arguments.dynamic, strict=True):
             read[i] = leaf
         converted = tuple([i for i in where if read[i] is not leaves[i]])
         types = {*map(type, leaves)}
-        facts_of = _FACTS.get(types.pop(), _facts) if len(types) == 1 else _facts
+        key_of = _LEAF_KEYS.get(types.pop(), _leaf_key) if len(types) == 1 else _leaf_key
         try:
-            facts = tuple(map(facts_of, read))
+            keys = tuple(map(key_of, read))
         except MISMATCHES:  # another thread donated an array meanwhile
             return None
-        return cls(take, take_named, facts, facts_of, dynamic, converted)
+        return cls(take, take_named, keys, key_of, dynamic, converted)
 
     @property
     def arrays(self) -> tuple[tuple[TensorSpec, dtypes.Weakness], ...] | None:
         """The spec of each leaf, and whether it is weak; None unless all are arrays of the CPU."""
-        are_arrays = self.facts_of is _FACTS[Array] and self.where is None
-        return tuple((spec, weak) for _, spec, weak in self.facts) if are_arrays else None
+        are_arrays = self.key_of is _LEAF_KEYS[Array] and self.where is None
+        return tuple((spec, weak) for _, spec, weak in self.keys) if are_arrays else None
 
     def taken(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any] | None:
         """Returns all leaves of another call; None where its containers differ from the pattern's."""
@@ -336,18 +336,20 @@ class CallPattern(NamedTuple):
         if leaves is not None and self.converted and not _convert(leaves, self.converted):
             return None
         try:
-            if leaves is None or tuple(map(self.facts_of, leaves)) != self.facts:
+            if leaves is None or tuple(map(self.key_of, leaves)) != self.keys:
                 return None
         except MISMATCHES:
             return None
         return leaves if self.where is None else [leaves[i] for i in self.where]
 
 
-_FACTS: Mapping[type, Callable[[Any], tuple[Any, ...]]] = MappingProxyType(  # of calls whose leaves are all of one type
-    {
-        Array: attrgetter("__class__", "spec", "weak"),
-        DeviceArray: attrgetter("__class__", "spec", "weak", "memory.device"),
-    }
+_LEAF_KEYS: Mapping[type, Callable[[Any], tuple[Any, ...]]] = (
+    MappingProxyType(  # of calls whose leaves are all of one type
+        {
+            Array: attrgetter("__class__", "spec", "weak"),
+            DeviceArray: attrgetter("__class__", "spec", "weak", "memory.device"),
+        }
+    )
 )
 
 
@@ -362,9 +364,9 @@ def _convert(leaves: list[Any], places: Sequence[int]) -> bool:
     return True
 
 
-def _facts(leaf: Any) -> tuple[Any, ...]:
-    """Returns a leaf's type, and its facts that belong to the key."""
-    known = _FACTS.get(type(leaf))
+def _leaf_key(leaf: Any) -> tuple[Any, ...]:
+    """Returns a leaf's part of the key: its type, and all else by which it selects a program."""
+    known = _LEAF_KEYS.get(type(leaf))
     if known is not None:
         return known(leaf)
     if isinstance(leaf, (np.ndarray, np.generic)):
@@ -378,7 +380,7 @@ def _facts(leaf: Any) -> tuple[Any, ...]:
 
 
 def leaf_keys(arguments: FlatTree, where: str) -> tuple[Any, ...]:
-    """Returns each leaf's facts that select a program; the dynamic leaves become operands."""
+    """Returns each leaf's part of the key; the dynamic leaves become operands."""
     if not all(type(leaf) is Array for leaf in arguments.dynamic):
         arguments.dynamic = [as_operand(leaf, where, "an argument") for leaf in arguments.dynamic]
     specs = [

@@ -7,7 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from nnc.base.garbage import collection_paused
-from nnc.compiled.targets import binder, expected_cpu_compiler
+from nnc.compiled.device_kinds import binder, expected_cpu_compiler
 from nnc.device import kind_of, load_kernels
 
 if TYPE_CHECKING:

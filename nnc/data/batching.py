@@ -11,8 +11,8 @@ import numpy as np
 
 from nnc import tree
 from nnc.array.array import Array, asarray
+from nnc.array.indexing import take
 from nnc.calls.spelling import spelled
-from nnc.commands.indexing import take
 from nnc.data.ahead import Prefetch
 from nnc.data.leaves import as_numpy, check_count, send
 from nnc.device import CPU

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from nnc import tree
+from nnc.array.promote import as_operand
 from nnc.base.dtypes import is_scalar
-from nnc.commands.promote import as_operand
 from nnc.device.dlpack import is_foreign
 from nnc.errors import ArgumentError, ArgumentTypeError, user_error
 from nnc.trace.core.on_device import device_put

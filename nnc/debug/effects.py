@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from nnc.array.array import Array
+from nnc.array.promote import as_shown
 from nnc.commands.debug import callback as callback_command
-from nnc.commands.promote import as_shown
 from nnc.errors import ArgumentError, ArgumentTypeError, user_error
 from nnc.errors.tracebacks import api_boundary
 from nnc.trace.core.flat import FlatTree, call_function

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from nnc.array.promote import WATCHED, PromotionWatch
 from nnc.base.context import ContextChange, get_context, set_context, with_mode
-from nnc.commands.promotion import WATCHED, PromotionWatch
 from nnc.errors.errors import check_choice
 from nnc.random.reuse import KeyLedger
 

@@ -1,6 +1,6 @@
 """Kinds of devices. One record of a kind says all that nnc must know of it; `register_kind` adds it.
 
-The CPU and CUDA's devices are registered by `nnc/compiled/targets.py`, the simulated ones by `nnc.testing.devices`. Another package
+`nnc/compiled/device_kinds.py` registers the CPU and CUDA's devices, `nnc.testing.devices` the simulated ones. Another package
 adds a kind of device in the same way.
 """
 
@@ -15,8 +15,8 @@ from typing import Any
 from nnc.base.context import get_context
 from nnc.base.fork import new_lock
 from nnc.base.options import CPU, Options
+from nnc.base.target import Target
 from nnc.device.protocol import Device
-from nnc.device.target import Target
 from nnc.errors import DeviceError, RegistryError, UnsupportedError, user_error
 
 

@@ -17,7 +17,7 @@ from nnc.graph.kernels import *
 from nnc.graph.passes import *
 from nnc.graph.registry import *
 from nnc.graph.rewrite import *
-from nnc.graph.rule import *
+from nnc.graph.rewrite_rule import *
 from nnc.graph.rules import *
 from nnc.graph.serialize import *
 from nnc.graph.spec import *
@@ -25,10 +25,10 @@ from nnc.graph.text import *
 from nnc.graph.verify import *
 
 if TYPE_CHECKING:
-    from nnc.graph.rule_check import check_rule as check_rule
+    from nnc.graph.rewrite_check import check_rule as check_rule
 
 __all__ = listed_names(__name__, "check_rule")
 
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = public_names(__name__, {"check_rule": f"{__name__}.rule_check"})
+    __getattr__, __dir__ = public_names(__name__, {"check_rule": f"{__name__}.rewrite_check"})

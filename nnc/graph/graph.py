@@ -267,9 +267,8 @@ class Graph:
         """
         environment: dict[Symbol, Any] = dict(zip(self.inputs, args, strict=True))
         for symbol, x in self.constants.items():
-            environment[symbol] = (
-                x if x.ndim else x[()]
-            )  # a trace takes NumPy scalars for constants, arrays for captures
+            # a trace takes NumPy scalars for constants, arrays for captures
+            environment[symbol] = x if x.ndim else x[()]
         last_use = {symbol: i for i, node in enumerate(self.nodes) for symbol in node.inputs}
         kept = {*self.outputs, *self.inputs, *self.constants}
         for i, node in enumerate(self.nodes):

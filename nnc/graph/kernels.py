@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from typing import Any
 
+from nnc.base.target import Target
 from nnc.device import CPU, load_kernels, machine_of_device
-from nnc.device.target import Target
 from nnc.errors import BackendError, RegistryError, user_error
 from nnc.graph.dispatch import Command
 from nnc.graph.registry import REGISTRY, Attribute, command, reference

@@ -140,7 +140,7 @@ Example:
     2
 """
 ATTRIBUTES: dict[str, Attribute[Any]] = {}
-"""All columns by name: one kind of fact about commands each.
+"""All columns by name.
 
 Example:
     >>> command("add") in ATTRIBUTES["reference"]
@@ -153,7 +153,7 @@ def register(name: str, rules: Rules, arity: int | None = 1, outputs: int | None
 
     Args:
         name: unique.
-        rules: the facts of the command that nnc asks for.
+        rules: the command's properties that nnc asks for.
         arity: number of inputs; None: any number.
         outputs: number of outputs; None: it depends.
         **attributes: cells of other columns, by the name of the column.

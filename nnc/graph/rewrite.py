@@ -1,4 +1,4 @@
-"""Applies rewrite rules (`rule.py`) to graphs.
+"""Applies rewrite rules (`rewrite_rule.py`) to graphs.
 
 A site is recognised first by the commands and numbers just above a node, then by the form of a left side. Then the rule is run
 for the specs that stand there, and only a left side that agrees in every parameter, spec, constant and sub-graph, too, is
@@ -19,7 +19,7 @@ from nnc.errors import NncError
 from nnc.graph.dispatch import Command
 from nnc.graph.graph import Graph, NDArray, Node, Symbol
 from nnc.graph.hashing import same_params, structurally_equal
-from nnc.graph.rule import Equation, Form, Kind, Pattern, RewriteRule, RuleError, kind_of, number_of
+from nnc.graph.rewrite_rule import Equation, Form, Kind, Pattern, RewriteRule, RuleError, kind_of, number_of
 from nnc.graph.spec import TensorSpec
 
 __all__ = ["apply_rules"]

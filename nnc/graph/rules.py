@@ -142,7 +142,7 @@ class AsView:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The facts of a command that nnc asks for. Each field is a column of that name too, so that any package can fill it later.
+    """The properties of a command that nnc asks for. Each field is also a column of that name, which any package can fill later.
 
     Attributes:
         infer: the specs of the results, for specs of operands.

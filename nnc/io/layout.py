@@ -26,8 +26,8 @@ import optree
 
 from nnc import tree
 from nnc.array.array import as_value
+from nnc.array.promote import dtype_of
 from nnc.base import dtypes
-from nnc.commands.promote import dtype_of
 from nnc.errors import TreeError, UnsupportedError, user_error
 from nnc.errors.errors import shorten
 from nnc.graph import TensorSpec, spec_of

@@ -7,13 +7,13 @@ from typing import Any
 
 import nnc.numpy as nnp
 from nnc.array.array import Array
+from nnc.array.promote import apply, as_operand, astype, dtype_of, promote
 from nnc.base import dtypes
 from nnc.calls.specialise import specialised
 from nnc.commands import constants, normalize
 from nnc.commands import elementwise as ew
 from nnc.commands import trigonometry as trig
 from nnc.commands.multiply_add import multiply_add
-from nnc.commands.promote import apply, as_operand, astype, dtype_of, promote
 from nnc.commands.rules import check_axis
 from nnc.commands.special import erfc
 from nnc.errors import ArgumentTypeError, ShapeError, user_error

@@ -16,11 +16,11 @@ from typing import Any
 import nnc.numpy as nnp
 from nnc import random
 from nnc.array.array import Array
+from nnc.array.promote import astype, dtype_of, promote
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
 from nnc.commands import elementwise as ew
 from nnc.commands.attention import attention
-from nnc.commands.promote import astype, dtype_of, promote
 from nnc.errors import ArgumentError, DTypeError, ShapeError, user_error
 from nnc.graph import spec_of
 from nnc.nn.ranges import read_lengths

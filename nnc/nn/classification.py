@@ -7,10 +7,10 @@ from typing import Any
 
 import nnc.numpy as nnp
 from nnc.array.array import Array
+from nnc.array.promote import apply
 from nnc.base import dtypes
 from nnc.calls.specialise import specialised
 from nnc.commands import elementwise as ew
-from nnc.commands.promote import apply
 from nnc.commands.rules import check_axis
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.graph import spec_of

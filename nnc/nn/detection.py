@@ -9,10 +9,10 @@ import numpy as np
 
 import nnc.numpy as nnp
 from nnc.array.array import Array
+from nnc.array.promote import as_operands, astype, promote, result_dtype
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
 from nnc.commands import elementwise as ew
-from nnc.commands.promote import as_operands, astype, promote, result_dtype
 from nnc.errors import ShapeError, TraceError, user_error
 from nnc.graph import spec_of
 from nnc.nn.windows import Sizes, parse_layout, per_axis
@@ -22,9 +22,8 @@ from nnc.typing import ArrayLike
 
 __all__ = ["box_iou", "nms", "roi_align"]
 
-Taps = list[
-    tuple[Array, Array]
-]  # along one axis of the boxes' bins (K, bins): an index, and the weight of the element there
+# along one axis of the boxes' bins (K, bins): an index, and the weight of the element there
+Taps = list[tuple[Array, Array]]
 
 
 @spelled

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import nnc.numpy as nnp
 from nnc.array.array import Array
+from nnc.array.promote import astype, promote
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
 from nnc.commands import constants
 from nnc.commands import elementwise as ew
-from nnc.commands.promote import astype, promote
 from nnc.commands.rules import check_axis
 from nnc.commands.shape import broadcast_to
 from nnc.errors import DTypeError, ShapeError, user_error

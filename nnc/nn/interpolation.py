@@ -10,9 +10,9 @@ import numpy as np
 
 import nnc.numpy as nnp
 from nnc.array.array import Array
+from nnc.array.promote import promote
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
-from nnc.commands.promote import promote
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.graph import spec_of
 from nnc.nn.windows import Sizes, check_rank, parse_layout, per_axis

@@ -7,9 +7,9 @@ from typing import Any
 
 import nnc.numpy as nnp
 from nnc.array.array import Array
+from nnc.array.promote import promote
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
-from nnc.commands.promote import promote
 from nnc.errors import ArgumentTypeError, ShapeError, user_error
 from nnc.errors.errors import shorten
 from nnc.graph import spec_of

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple, overload
 import nnc.numpy as nnp
 from nnc import random
 from nnc.array.array import Array
+from nnc.array.indexing import dynamic_update_slice
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
-from nnc.commands.indexing import dynamic_update_slice
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.graph import spec_of
 from nnc.nn.attention import dot_product_attention

@@ -8,12 +8,12 @@ from typing import Any
 
 import nnc.numpy as nnp
 from nnc.array.array import Array
+from nnc.array.promote import dtype_of, promote
 from nnc.base import dtypes
 from nnc.calls.specialise import specialised, specialised_in_traces
 from nnc.calls.spelling import spelled
 from nnc.commands import elementwise as ew
 from nnc.commands.pool import sum_pool
-from nnc.commands.promote import dtype_of, promote
 from nnc.commands.rules import check_axes, check_axis
 from nnc.commands.shape import reshape
 from nnc.errors import ShapeError, user_error

@@ -17,8 +17,8 @@ from typing import Any
 
 from nnc import tree
 from nnc.array.array import Array
+from nnc.array.promote import dtype_of, to_dtype
 from nnc.base import dtypes
-from nnc.commands.promote import dtype_of, to_dtype
 from nnc.errors import ArgumentError, DTypeError, ShapeError, TreeError, user_error
 from nnc.errors.errors import shorten
 from nnc.errors.tracebacks import api_boundary

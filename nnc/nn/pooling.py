@@ -11,11 +11,11 @@ import numpy as np
 
 import nnc.numpy as nnp
 from nnc.array.array import Array
+from nnc.array.promote import promote
 from nnc.base import dtypes
 from nnc.calls.specialise import specialised
 from nnc.commands import pool as commands
 from nnc.commands.bins import bin_intervals, bin_sums
-from nnc.commands.promote import promote
 from nnc.commands.windows import Padding, Shape, window_shape
 from nnc.errors import ArgumentError, user_error
 from nnc.graph import spec_of

@@ -14,9 +14,9 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 import nnc.numpy as nnp
 from nnc import random, tree
 from nnc.array.array import Array
+from nnc.array.promote import dtype_of
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
-from nnc.commands.promote import dtype_of
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.errors.errors import check_count
 from nnc.graph import spec_of

@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 import nnc.numpy as nnp
 from nnc.array.array import Array
+from nnc.array.promote import astype, dtype_of, promote
 from nnc.base import dtypes
-from nnc.commands.promote import astype, dtype_of, promote
 from nnc.errors import ShapeError, user_error
 from nnc.errors.errors import check_choice
 from nnc.graph import spec_of

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 
 import nnc.numpy as nnp
 from nnc.array.array import Array
+from nnc.array.promote import promote
 from nnc.base import dtypes
-from nnc.commands.promote import promote
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.errors.errors import check_choice
 from nnc.graph import spec_of
@@ -63,9 +63,8 @@ def grid_sample(
     _check_shapes(x, grid, mode)
     wide = dtypes.accumulator(nnp.result_type(x.dtype, grid.dtype))
     spatial = x.shape[2:]
-    places = [
-        _to_elements(nnp.astype(grid[..., -1 - k], wide), n, align_corners) for k, n in enumerate(spatial)
-    ]  # of the axes of x, in their order
+    # of the axes of x, in their order
+    places = [_to_elements(nnp.astype(grid[..., -1 - k], wide), n, align_corners) for k, n in enumerate(spatial)]
 
     def pad(at: Array, n: int) -> Array:
         return _padded(at, n, padding_mode, align_corners)

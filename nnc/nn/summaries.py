@@ -12,7 +12,7 @@ from nnc import random, tree
 from nnc.base import dtypes
 from nnc.base.context import get_context
 from nnc.base.html import format_bytes, format_table, show_text
-from nnc.commands.facts import flops_of
+from nnc.commands.properties import flops_of
 from nnc.errors import ArgumentTypeError, user_error
 from nnc.errors.tracebacks import api_boundary
 from nnc.graph import Graph, Node, TensorSpec, spec_of

@@ -22,9 +22,8 @@ __all__ = ["load_torch"]
 
 NORMS = (BatchNorm, GroupNorm, InstanceNorm, LayerNorm, RMSNorm)
 OF_NORMS = {"scale": "weight", "bias": "bias", "mean": "running_mean", "variance": "running_var"}
-Entry = tuple[
-    str, tuple[str, ...], int
-]  # a path, the names it may have in PyTorch, which third of the last of them it is
+# a path, the names it may have in PyTorch, which third of the last of them it is
+Entry = tuple[str, tuple[str, ...], int]
 
 
 @spelled

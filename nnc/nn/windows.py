@@ -12,9 +12,9 @@ from typing import Any
 
 import nnc.numpy as nnp
 from nnc.array.array import Array
+from nnc.array.promote import promote
 from nnc.calls.specialise import specialised
 from nnc.commands import conv as conv_commands
-from nnc.commands.promote import promote
 from nnc.commands.shape import invert_permutation
 from nnc.commands.windows import Padding, Shape
 from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, user_error
@@ -249,9 +249,8 @@ def conv_transpose(
             for n, s, d, k, more in zip(sizes, strides, dilations, kernel, extra, strict=True)
         )
         _check_cut(sizes, whole, pads)
-        beyond = [
-            max(0, more - s + 1) for more, s in zip(extra, strides, strict=True)
-        ]  # more than a convolution can leave over
+        # more than a convolution can leave over
+        beyond = [max(0, more - s + 1) for more, s in zip(extra, strides, strict=True)]
         zeros = tuple(max(0, n - high) for n, (_, high) in zip(beyond, pads, strict=True))
         spatial = tuple(n - low - high - z for n, (low, high), z in zip(whole, pads, zeros, strict=True))
         pads = tuple((low, max(0, high - n)) for n, (low, high) in zip(beyond, pads, strict=True))

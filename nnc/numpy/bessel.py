@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 
 from nnc.array.array import Array
+from nnc.array.promote import as_operand, astype, promote, weakness_of_result, with_weakness
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
 from nnc.commands import special as commands
 from nnc.commands.elementwise import FLOAT, INEXACT
-from nnc.commands.promote import as_operand, astype, promote, weakness_of_result, with_weakness
 from nnc.commands.rules import check_dtype
 from nnc.graph import spec_of
 from nnc.numpy import elementwise as el

@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nnc.array.array import Array
+from nnc.array.matmul import matmul
+from nnc.array.promote import apply, promote
 from nnc.base import dtypes
 from nnc.calls.specialise import specialised
 from nnc.calls.spelling import spelled
 from nnc.commands import contract as commands
-from nnc.commands.contract import matmul
 from nnc.commands.elementwise import conj, mul
-from nnc.commands.promote import apply, promote
 from nnc.commands.reduce import reduce_or, reduce_sum
 from nnc.commands.rules import check_axes
 from nnc.commands.shape import broadcast_to, reshape, slice_, transpose

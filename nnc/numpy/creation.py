@@ -8,13 +8,13 @@ from typing import Any, Literal, overload
 import numpy as np
 
 from nnc.array.array import Array, array_method, asarray
+from nnc.array.promote import astype as convert_to
+from nnc.array.promote import broadcast, broadcast_to_shape, is_weak, promote, to_dtype, with_weakness
 from nnc.base import dtypes
 from nnc.calls.specialise import specialised
 from nnc.calls.spelling import spelled
 from nnc.commands import constants
 from nnc.commands import elementwise as ew
-from nnc.commands.promote import astype as convert_to
-from nnc.commands.promote import broadcast, broadcast_to_shape, is_weak, promote, to_dtype, with_weakness
 from nnc.commands.reduce import reduce_or
 from nnc.commands.shape import broadcast_to, pad, reshape
 from nnc.device import dlpack

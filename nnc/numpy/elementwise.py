@@ -8,14 +8,7 @@ from typing import Any, TypeVar, overload
 
 from nnc.array.array import Array
 from nnc.array.array import power as _power
-from nnc.base import dtypes
-from nnc.calls.specialise import specialised
-from nnc.calls.spelling import spelled
-from nnc.commands import constants
-from nnc.commands import elementwise as ew
-from nnc.commands import trigonometry as trig
-from nnc.commands.elementwise import ANY, BITS, FLOAT, INEXACT, INTEGER, NUMERIC, ORDERED, REAL, Accepts
-from nnc.commands.promote import (
+from nnc.array.promote import (
     as_operands,
     astype,
     broadcast,
@@ -25,6 +18,13 @@ from nnc.commands.promote import (
     weakness_of_result,
     with_weakness,
 )
+from nnc.base import dtypes
+from nnc.calls.specialise import specialised
+from nnc.calls.spelling import spelled
+from nnc.commands import constants
+from nnc.commands import elementwise as ew
+from nnc.commands import trigonometry as trig
+from nnc.commands.elementwise import ANY, BITS, FLOAT, INEXACT, INTEGER, NUMERIC, ORDERED, REAL, Accepts
 from nnc.commands.rules import check_dtype
 from nnc.graph import Command, spec_of
 from nnc.numpy.elementwise_examples import EXAMPLES

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any, Literal, NamedTuple, overload
 
 from nnc.array.array import Array
+from nnc.array.indexing import take_along_axis
+from nnc.array.promote import broadcast_to_shape
 from nnc.calls.spelling import spelled
 from nnc.commands import elementwise as ew
 from nnc.commands import factor
-from nnc.commands.indexing import take_along_axis
 from nnc.commands.linalg import adjoint, keep
-from nnc.commands.promote import broadcast_to_shape
 from nnc.commands.sort import argsort
 from nnc.errors import ArgumentError, user_error
 from nnc.errors.errors import check_choice

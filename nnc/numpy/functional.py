@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from nnc.array.array import Array
+from nnc.array.promote import to_dtype
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
-from nnc.commands.promote import to_dtype
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.errors.tracebacks import api_boundary
 from nnc.numpy import elementwise as el

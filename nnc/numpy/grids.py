@@ -8,10 +8,10 @@ from typing import Any, overload
 import numpy as np
 
 from nnc.array.array import Array, as_value
+from nnc.array.promote import broadcast_to_shape, to_dtype
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
 from nnc.commands import constants
-from nnc.commands.promote import broadcast_to_shape, to_dtype
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.errors.errors import check_choice
 from nnc.numpy.creation import arange, linspace

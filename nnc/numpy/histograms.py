@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from nnc.array.array import Array
+from nnc.array.promote import astype, promote
 from nnc.base import dtypes
-from nnc.commands.promote import astype, promote
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.graph import spec_of
 from nnc.numpy import elementwise as el

@@ -8,10 +8,10 @@ from typing import Any, TypeGuard
 import numpy as np
 
 from nnc.array.array import Array
+from nnc.array.promote import promote, to_dtype
 from nnc.calls.specialise import specialised
 from nnc.calls.spelling import spelled
 from nnc.commands import shape as commands
-from nnc.commands.promote import promote, to_dtype
 from nnc.commands.shape import slice_axis
 from nnc.device.dlpack import is_foreign
 from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, user_error

@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nnc.array.array import Array
+from nnc.array.matmul import matmul
+from nnc.array.promote import astype
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
 from nnc.commands import constants, determinants
 from nnc.commands import elementwise as ew
 from nnc.commands import linalg as commands
-from nnc.commands.contract import matmul
 from nnc.commands.linalg import check_matrix, identity_like
-from nnc.commands.promote import astype
 from nnc.commands.reduce import reduce_max, reduce_sum
 from nnc.errors import ArgumentError, LinAlgError, ShapeError, user_error
 from nnc.errors.names.lookup import public_names

@@ -8,13 +8,14 @@ from typing import Any, overload
 
 import numpy as np
 
+from nnc.array import indexing
 from nnc.array.array import Array, array_method
+from nnc.array.promote import broadcast, broadcast_to_shape
 from nnc.base import dtypes
 from nnc.calls.specialise import specialised
 from nnc.calls.spelling import spelled
-from nnc.commands import constants, indexing
+from nnc.commands import constants
 from nnc.commands import shape as commands
-from nnc.commands.promote import broadcast, broadcast_to_shape
 from nnc.commands.rules import check_axes
 from nnc.commands.shape import slice_axis
 from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, user_error

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nnc.array.array import Array, array_method_by_value
+from nnc.array.promote import astype, is_weak, to_dtype, with_weakness
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
 from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands.elementwise import NUMERIC
-from nnc.commands.promote import astype, is_weak, to_dtype, with_weakness
 from nnc.commands.reduce import reduce_sum
 from nnc.commands.rules import check_dtype
 from nnc.commands.shape import reshape

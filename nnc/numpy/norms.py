@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from nnc.array.array import Array, specialised_of_small
+from nnc.array.promote import astype, broadcast_to_shape, promote
 from nnc.base import dtypes
 from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands.factor import svd
 from nnc.commands.linalg import check_matrix
 from nnc.commands.parts import ldexp
-from nnc.commands.promote import astype, broadcast_to_shape, promote
 from nnc.commands.reduce import reduce_max, reduce_min, reduce_sum
 from nnc.commands.shape import reshape
 from nnc.errors import ArgumentError, user_error

@@ -13,10 +13,7 @@ import numpy as np
 
 from nnc import tree
 from nnc.array.array import Array, ArrayMethods, as_value
-from nnc.base import dtypes
-from nnc.base.context import set_context
-from nnc.calls.spelling import spelled
-from nnc.commands.promote import (
+from nnc.array.promote import (
     WIDE,
     Listed,
     as_operand,
@@ -27,6 +24,9 @@ from nnc.commands.promote import (
     to_dtype,
     with_weakness,
 )
+from nnc.base import dtypes
+from nnc.base.context import set_context
+from nnc.calls.spelling import spelled
 from nnc.commands.rules import check_axes, check_axis
 from nnc.commands.shape import reshape
 from nnc.errors import ArgumentError, ArgumentTypeError, NncError, TraceError, user_error

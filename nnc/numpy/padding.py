@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from nnc.array.array import Array
+from nnc.array.promote import astype, broadcast_to_shape
 from nnc.base import dtypes
 from nnc.calls.specialise import specialised
 from nnc.commands import elementwise as ew
-from nnc.commands.promote import astype, broadcast_to_shape
 from nnc.commands.shape import slice_axis
 from nnc.errors import ArgumentError, user_error
 from nnc.errors.errors import check_choice

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from nnc.array.array import Array
+from nnc.array.promote import astype, broadcast, promote
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
 from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands import parts as commands
 from nnc.commands.elementwise import FLOAT, INTEGER
-from nnc.commands.promote import astype, broadcast, promote
 from nnc.commands.rules import check_dtype
 from nnc.errors import DTypeError, user_error
 from nnc.errors.errors import check_choice

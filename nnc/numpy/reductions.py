@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from nnc.array.array import Array, array_method
+from nnc.array.promote import astype, broadcast_to_shape, is_weak, promote, with_weakness
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
 from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands import reduce as commands
 from nnc.commands.elementwise import NUMERIC, ORDERED, Accepts
-from nnc.commands.promote import astype, broadcast_to_shape, is_weak, promote, with_weakness
 from nnc.commands.rules import check_dtype
 from nnc.commands.shape import concatenate
 from nnc.errors import ArgumentError, ShapeError, user_error

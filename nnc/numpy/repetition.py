@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from nnc.array import indexing
 from nnc.array.array import Array, array_method
+from nnc.array.promote import broadcast_to_shape
 from nnc.calls.spelling import spelled
-from nnc.commands import constants, indexing
+from nnc.commands import constants
 from nnc.commands import shape as commands
-from nnc.commands.promote import broadcast_to_shape
 from nnc.commands.shape import slice_axis
 from nnc.commands.sort import searchsorted
 from nnc.errors import ArgumentError, TraceError, user_error

@@ -11,15 +11,16 @@ from typing import Any
 
 import numpy as np
 
+from nnc.array import indexing
 from nnc.array.array import Array, array_method, as_value
+from nnc.array.promote import astype, broadcast, promote, promote_compared
 from nnc.base import dtypes
 from nnc.calls.specialise import specialised
 from nnc.calls.spelling import spelled
-from nnc.commands import constants, indexing
+from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands import sort as commands
 from nnc.commands.elementwise import INTEGER
-from nnc.commands.promote import astype, broadcast, promote, promote_compared
 from nnc.commands.rules import check_dtype
 from nnc.commands.shape import slice_axis
 from nnc.errors import ArgumentError, OutOfBoundsError, ShapeError, user_error

@@ -11,14 +11,9 @@ from typing import Any, NamedTuple, overload
 
 import numpy as np
 
+from nnc.array import indexing
 from nnc.array.array import Array, as_value
-from nnc.base import dtypes
-from nnc.calls.spelling import spelled
-from nnc.commands import constants, indexing
-from nnc.commands import elementwise as ew
-from nnc.commands import sort as commands
-from nnc.commands.elementwise import ORDERED
-from nnc.commands.promote import (
+from nnc.array.promote import (
     as_operand,
     as_operands,
     astype,
@@ -27,6 +22,12 @@ from nnc.commands.promote import (
     promote,
     promote_compared,
 )
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
+from nnc.commands import constants
+from nnc.commands import elementwise as ew
+from nnc.commands import sort as commands
+from nnc.commands.elementwise import ORDERED
 from nnc.commands.rules import check_dtype
 from nnc.numpy import elementwise as el
 from nnc.numpy.joining import concatenate

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from nnc.array.array import Array, as_value
+from nnc.array.promote import promote
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
 from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands.conv import conv
 from nnc.commands.elementwise import NUMERIC
-from nnc.commands.promote import promote
 from nnc.commands.rules import check_dtype
 from nnc.commands.shape import slice_axis
 from nnc.errors import ArgumentError, ShapeError, user_error

@@ -6,15 +6,14 @@ from collections.abc import Callable
 from typing import Any, Literal, overload
 
 from nnc.array.array import Array
+from nnc.array.promote import astype, broadcast, promote
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
 from nnc.commands import constants, normalize
 from nnc.commands import elementwise as ew
 from nnc.commands import special as commands
 from nnc.commands.elementwise import FLOAT, INEXACT
-from nnc.commands.index import scatter
-from nnc.commands.index_plan import SCATTER_MODES
-from nnc.commands.promote import astype, broadcast, promote
+from nnc.commands.index import SCATTER_MODES, scatter
 from nnc.commands.reduce import reduce_max, reduce_sum
 from nnc.commands.rules import check_dtype
 from nnc.commands.shape import reshape
@@ -257,9 +256,8 @@ def logsumexp(
         top = el.where(el.equal(b, 0), -float("inf"), top)
     if has_elements:
         top = keep(reduce_max(ew.stop_gradient(top), axes=axes), x.spec, axes, True)
-        top = el.where(
-            el.equal(ew.abs_(top), float("inf")), 0, top
-        )  # NaN stays: its derivatives are then NaN everywhere
+        # NaN stays: its derivatives are then NaN everywhere
+        top = el.where(el.equal(ew.abs_(top), float("inf")), 0, top)
     else:
         top = keep(reduce_sum(top, axes=axes), x.spec, axes, True)
     terms = ew.exp(x - astype(top, x.spec.dtype))

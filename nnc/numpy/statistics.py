@@ -9,11 +9,11 @@ from typing import Any, Literal, overload
 import numpy as np
 
 from nnc.array.array import Array
+from nnc.array.promote import as_operand, astype, broadcast_to_shape, dtype_of, promote
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
 from nnc.commands import constants
 from nnc.commands import elementwise as ew
-from nnc.commands.promote import as_operand, astype, broadcast_to_shape, dtype_of, promote
 from nnc.commands.sort import sort
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.errors.errors import check_choice
@@ -263,9 +263,8 @@ def _quantile(
     weight = astype(weight, x.spec.dtype)
     found = below + el.where(el.equal(below, above), 0, above - below) * weight
     found = el.where(el.logical_and(el.isneginf(below), ~el.isposinf(above)), below, found)  # between -inf and a number
-    found = el.where(
-        el.equal(weight, 1), above, el.where(el.equal(weight, 0), below, found)
-    )  # also where both are infinite
+    # also where both are infinite
+    found = el.where(el.equal(weight, 1), above, el.where(el.equal(weight, 0), below, found))
     bad = el.equal(nans, n) if skip_nan else el.greater(nans, 0)
     found = astype(el.where(bad[..., None], math.nan, found), dtype)
     kept = tuple(1 if i in axes else m for i, m in enumerate(shape)) if keepdims else outer
@@ -640,9 +639,8 @@ def interp(
     x0, x1, y0, y1 = take(xp, below), take(xp, above), take(fp, below), take(fp, above)
     flat, part = el.equal(x1, x0), el.where(el.isinf(x1 - x0), 0.5, 1)  # a part of the distance, where that overflows
     share = el.where(flat, 0, (x * part - x0 * part) / el.where(flat, 1, x1 * part - x0 * part))
-    inside = (
-        el.not_equal(share, 0) & el.not_equal(share, 1) & el.not_equal(y0, y1)
-    )  # elsewhere infinities would give NaN
+    # elsewhere infinities would give NaN
+    inside = el.not_equal(share, 0) & el.not_equal(share, 1) & el.not_equal(y0, y1)
     rise = el.where(inside, y1 - y0, 0)
     between = el.where(el.isinf(rise), y0 * (1 - share) + y1 * share, y0 + share * rise)
     value = el.where(inside, between, el.where(el.equal(share, 1), y1, y0))

@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 
 from nnc import tree
 from nnc.array.array import Array
+from nnc.array.matmul import matmul
+from nnc.array.promote import astype, broadcast, broadcast_shapes, broadcast_to_shape, promote
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
 from nnc.commands import constants, factor
 from nnc.commands import linalg as commands
-from nnc.commands.contract import matmul
 from nnc.commands.linalg import adjoint, check_matrix, identity_like
-from nnc.commands.promote import astype, broadcast, broadcast_shapes, broadcast_to_shape, promote
 from nnc.commands.reduce import reduce_sum
 from nnc.commands.shape import reshape, transpose
 from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError, TraceError, user_error

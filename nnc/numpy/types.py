@@ -12,10 +12,10 @@ import numpy as np
 from numpy import iterable
 
 from nnc.array.array import Array, ArrayMethods, asarray
+from nnc.array.promote import as_operand, to_dtype
+from nnc.array.promote import result_dtype as _result_dtype
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
-from nnc.commands.promote import as_operand, to_dtype
-from nnc.commands.promote import result_dtype as _result_dtype
 from nnc.errors import ArgumentError, DTypeError, user_error
 from nnc.typing import ArrayLike, DTypeLike
 

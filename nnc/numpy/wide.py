@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from nnc.array.array import Array
+from nnc.array.promote import as_operand, astype, broadcast, promote, weakness_of_result, with_weakness
 from nnc.base import dtypes
 from nnc.commands.constants import ones_like
 from nnc.commands.elementwise import FLOAT
-from nnc.commands.promote import as_operand, astype, broadcast, promote, weakness_of_result, with_weakness
 from nnc.commands.rules import check_dtype
 from nnc.graph import spec_of
 from nnc.numpy import elementwise as el

@@ -20,12 +20,10 @@ from nnc.onnx.model import DEEPEST, WHERE, Function, Model, ModelGraph, Node, bo
 from nnc.onnx.operators.families import find
 from nnc.onnx.values import InputsNeeded, ValueNeeded, as_known, check_known, is_known, nnc_has
 
-FOLDED = (
-    1 << 20
-)  # bytes: a larger value that outgrows its operands, such as weights that leave int8, is worked out in each run
-MOST_RUN = (
-    20_000  # nodes that one run or trace may take beside 16 for each node of the file; each of them takes up to 80 µs
-)
+# bytes: a larger value that outgrows its operands, such as weights that leave int8, is worked out in each run
+FOLDED = 1 << 20
+# nodes that one run or trace may take beside 16 for each node of the file; each of them takes up to 80 µs
+MOST_RUN = 20_000
 PACKED = 1 << 12  # bytes of a weight that gets memory of its own, so that packed forms of it are kept from call to call
 
 # Operators whose results may be larger than all their operands: their sizes are asked for before they run.
@@ -102,9 +100,8 @@ class Runner:
     def __init__(self, model: Model, own: OwnWeights, outer: Runner | None = None) -> None:
         self._model, self._own = model, own
         self._depth: int = outer._depth + 1 if outer is not None else 0
-        self._ran: list[int] = (
-            outer._ran if outer is not None else [0]
-        )  # nodes, those of functions and of all iterations of loops included
+        # nodes, those of functions and of all iterations of loops included
+        self._ran: list[int] = outer._ran if outer is not None else [0]
 
     def graph(self, graph: ModelGraph, values: Values) -> list[Named]:
         """Runs a graph; `values` has its inputs, and the values of the graphs around it."""

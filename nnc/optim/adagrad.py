@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import nnc.numpy as nnp
 from nnc.array.array import Array
+from nnc.array.promote import astype
 from nnc.calls.spelling import spelled
-from nnc.commands.promote import astype
 from nnc.optim.arguments import Mask, Scalar, check_rate, check_scalar, check_scalars
 from nnc.optim.base import GradientTransformation, chain, map_trainable, number, stateful, widen
 from nnc.optim.clipping import squared_magnitude

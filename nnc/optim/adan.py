@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import nnc.numpy as nnp
 from nnc.array.array import Array, asarray
+from nnc.array.promote import astype
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
-from nnc.commands.promote import astype
 from nnc.errors import ArgumentTypeError, user_error
 from nnc.errors.errors import shorten
 from nnc.optim.arguments import Mask, Scalar, check_scalar, check_scalars

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from nnc.array.array import Array, asarray
+from nnc.array.promote import astype
 from nnc.calls.spelling import spelled
-from nnc.commands.promote import astype
 from nnc.optim.arguments import Mask, Scalar, check_scalar
 from nnc.optim.base import GradientTransformation, map_trainable, number, scalar, stateful, widen
 from nnc.optim.moments import (

@@ -10,8 +10,8 @@ import numpy as np
 import optree
 
 from nnc import tree
+from nnc.array.promote import as_operand, dtype_of
 from nnc.base import dtypes
-from nnc.commands.promote import as_operand, dtype_of
 from nnc.errors import ArgumentError, ArgumentTypeError, TreeError, user_error
 from nnc.errors.errors import shorten
 from nnc.graph import spec_of

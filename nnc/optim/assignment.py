@@ -6,9 +6,9 @@ from typing import Any
 
 import nnc.numpy as nnp
 from nnc.array.array import Array
+from nnc.array.promote import astype
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
-from nnc.commands.promote import astype
 from nnc.errors import ShapeError, user_error
 from nnc.trace.core.differentiate import stop_gradient
 from nnc.trace.loops.control_flow import scan, while_loop

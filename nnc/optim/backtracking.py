@@ -9,8 +9,8 @@ import numpy as np
 
 import nnc.numpy as nnp
 from nnc.array.array import Array, asarray
+from nnc.array.promote import as_operand, astype, with_weakness
 from nnc.calls.spelling import spelled
-from nnc.commands.promote import as_operand, astype, with_weakness
 from nnc.errors.errors import check_count
 from nnc.optim.arguments import Scalar, check_function, check_params, check_scalar, check_scalars, check_state
 from nnc.optim.base import GradientTransformationExtraArgs, make_state, map_trainable, scalar

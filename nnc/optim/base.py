@@ -13,12 +13,12 @@ from typing import Any, NamedTuple, Protocol, Self
 
 from nnc import tree
 from nnc.array.array import Array, as_value, asarray
+from nnc.array.promote import as_operand, astype
 from nnc.base import dtypes
 from nnc.base.context import get_context, set_context, with_mode
 from nnc.base.source import user_source
 from nnc.calls.specialise import specialised_in_traces
 from nnc.calls.spelling import spelled
-from nnc.commands.promote import as_operand, astype
 from nnc.device.dlpack import is_foreign
 from nnc.errors import ArgumentTypeError, ShapeError, user_error
 from nnc.errors.errors import shorten

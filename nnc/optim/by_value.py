@@ -8,9 +8,9 @@ import numpy as np
 
 import nnc.numpy as nnp
 from nnc.array.array import Array
+from nnc.array.promote import as_operand, astype
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
-from nnc.commands.promote import as_operand, astype
 from nnc.errors import ArgumentError, ArgumentTypeError, user_error
 from nnc.errors.errors import check_choice
 from nnc.optim.arguments import Scalar, check_params, check_rate, check_scalar, check_scalars, check_state

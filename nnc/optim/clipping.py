@@ -9,10 +9,10 @@ from typing import Any
 import nnc.numpy as nnp
 from nnc import tree
 from nnc.array.array import Array, asarray
+from nnc.array.promote import astype, promote, result_dtype
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
 from nnc.commands import elementwise as ew
-from nnc.commands.promote import astype, promote, result_dtype
 from nnc.errors import ShapeError, user_error
 from nnc.numpy.norms import wide_euclidean
 from nnc.numpy.scaling import scaled_sum_of_squares

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 import nnc.numpy as nnp
 from nnc.array.array import Array, asarray
+from nnc.array.promote import as_operand, astype
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
-from nnc.commands.promote import as_operand, astype
 from nnc.optim.arguments import Mask, Scalar, check_rate, check_scalar
 from nnc.optim.base import GradientTransformation, chain, make_state, map_trainable, number, stateful, widen
 from nnc.optim.moments import filled_squares, zeros_state

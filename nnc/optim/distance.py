@@ -8,9 +8,9 @@ import numpy as np
 
 import nnc.numpy as nnp
 from nnc.array.array import Array, asarray
+from nnc.array.promote import as_operand, astype
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
-from nnc.commands.promote import as_operand, astype
 from nnc.errors import ArgumentError, user_error
 from nnc.optim.arguments import Mask, Scalar, check_params, check_scalar
 from nnc.optim.base import GradientTransformation, identity, make_state, map_trainable, number, stateful, widen

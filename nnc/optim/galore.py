@@ -11,8 +11,8 @@ import numpy as np
 import nnc.numpy as nnp
 from nnc import tree
 from nnc.array.array import Array, asarray
+from nnc.array.promote import astype
 from nnc.calls.spelling import spelled
-from nnc.commands.promote import astype
 from nnc.errors import ShapeError, user_error
 from nnc.errors.errors import check_count
 from nnc.optim.arguments import Mask, Scalar, check_params, check_scalar, is_trainable, spread

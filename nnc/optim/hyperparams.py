@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 from nnc import tree
 from nnc.array.array import asarray
+from nnc.array.promote import WIDE, as_operand, dtype_of, is_weak
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
-from nnc.commands.promote import WIDE, as_operand, dtype_of, is_weak
 from nnc.errors import ArgumentError, user_error
 from nnc.optim.arguments import check_state
 from nnc.optim.base import GradientTransformation, GradientTransformationExtraArgs, extended, run_update

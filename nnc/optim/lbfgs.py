@@ -8,9 +8,9 @@ import numpy as np
 
 import nnc.numpy as nnp
 from nnc.array.array import Array, asarray
+from nnc.array.promote import astype
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
-from nnc.commands.promote import astype
 from nnc.errors.errors import check_count
 from nnc.optim.arguments import Scalar, check_params, check_rate
 from nnc.optim.base import GradientTransformation, chain, check_transformation, map_trainable, stateful

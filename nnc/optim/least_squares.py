@@ -6,10 +6,10 @@ from typing import Any
 
 import nnc.numpy as nnp
 from nnc.array.array import Array
+from nnc.array.promote import promote
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
 from nnc.commands.elementwise import FLOAT
-from nnc.commands.promote import promote
 from nnc.commands.rules import check_dtype
 from nnc.errors import ShapeError, user_error
 from nnc.errors.errors import check_count

@@ -15,9 +15,9 @@ import numpy as np
 import nnc.numpy as nnp
 from nnc import tree
 from nnc.array.array import Array, asarray
+from nnc.array.promote import as_operand, astype, result_dtype, with_weakness
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
-from nnc.commands.promote import as_operand, astype, result_dtype, with_weakness
 from nnc.errors import ArgumentError, TreeError, user_error
 from nnc.optim.arguments import Scalar, check_function, check_params, check_scalars, check_state, is_trainable
 from nnc.optim.backtracking import ScaleByBacktrackingLinesearchState

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import nnc.numpy as nnp
 from nnc.array.array import Array, asarray
+from nnc.array.promote import as_operand, astype
 from nnc.calls.spelling import spelled
-from nnc.commands.promote import as_operand, astype
 from nnc.optim.arguments import Scalar, check_rate, check_scalar
 from nnc.optim.base import GradientTransformation, chain, map_trainable, number, stateful, widen
 from nnc.optim.clipping import squared_magnitude

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import nnc.numpy as nnp
 from nnc import tree
 from nnc.array.array import Array, asarray
+from nnc.array.promote import astype
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
-from nnc.commands.promote import astype
 from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError, user_error
 from nnc.errors.errors import check_count, shorten
 from nnc.trace.core.differentiate import value_and_grad

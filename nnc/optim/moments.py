@@ -14,9 +14,9 @@ import numpy as np
 import nnc.numpy as nnp
 from nnc import tree
 from nnc.array.array import Array, asarray
+from nnc.array.promote import astype
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
-from nnc.commands.promote import astype
 from nnc.optim.arguments import Scalar, check_scalar, check_scalars, is_trainable
 from nnc.optim.base import GradientTransformation, make_state, map_trainable, number, stateful, widen
 from nnc.optim.clipping import squared_magnitude

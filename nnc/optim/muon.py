@@ -11,9 +11,9 @@ import numpy as np
 import nnc.numpy as nnp
 from nnc import tree
 from nnc.array.array import Array
+from nnc.array.promote import astype
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
-from nnc.commands.promote import astype
 from nnc.commands.rules import check_axis
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.errors.errors import check_choice

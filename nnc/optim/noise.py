@@ -7,9 +7,9 @@ from typing import Any, NamedTuple, TypeVar
 import nnc.numpy as nnp
 from nnc import random, tree
 from nnc.array.array import Array, asarray
+from nnc.array.promote import astype
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
-from nnc.commands.promote import astype
 from nnc.errors import ArgumentTypeError, ShapeError, user_error
 from nnc.errors.errors import shorten
 from nnc.optim.arguments import Scalar, check_scalar, check_scalars, is_trainable

@@ -8,8 +8,8 @@ import numpy as np
 
 import nnc.numpy as nnp
 from nnc.array.array import Array, asarray
+from nnc.array.promote import astype
 from nnc.calls.spelling import spelled
-from nnc.commands.promote import astype
 from nnc.optim.arguments import Scalar, check_scalar, check_scalars
 from nnc.optim.base import GradientTransformation, chain, map_trainable, number, stateful, widen
 from nnc.optim.moments import scale_by_adam, zeros_state

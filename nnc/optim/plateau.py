@@ -8,8 +8,8 @@ import numpy as np
 
 import nnc.numpy as nnp
 from nnc.array.array import Array
+from nnc.array.promote import astype
 from nnc.calls.spelling import spelled
-from nnc.commands.promote import astype
 from nnc.errors import ArgumentError, user_error
 from nnc.errors.errors import check_count
 from nnc.optim.arguments import Scalar, check_scalar, check_scalars, check_state

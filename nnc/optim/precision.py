@@ -19,9 +19,9 @@ import numpy as np
 import nnc.numpy as nnp
 from nnc import tree
 from nnc.array.array import Array, asarray
+from nnc.array.promote import astype
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
-from nnc.commands.promote import astype
 from nnc.errors import ArgumentError, user_error
 from nnc.errors.errors import check_count
 from nnc.errors.tracebacks import api_boundary

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import nnc.numpy as nnp
 from nnc.array.array import Array
+from nnc.array.promote import as_operand, astype
 from nnc.calls.spelling import spelled
-from nnc.commands.promote import as_operand, astype
 from nnc.errors import ArgumentTypeError, user_error
 from nnc.optim.arguments import Scalar, check_params, check_rate, check_scalar
 from nnc.optim.base import GradientTransformation, map_trainable, number, stateful, widen

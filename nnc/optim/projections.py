@@ -11,9 +11,9 @@ from typing import Any
 import nnc.numpy as nnp
 from nnc import tree
 from nnc.array.array import Array, asarray
+from nnc.array.promote import as_operand, astype
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
-from nnc.commands.promote import as_operand, astype
 from nnc.errors import ArgumentError, DTypeError, user_error
 from nnc.optim.arguments import Scalar, check_scalar, is_trainable
 from nnc.optim.base import map_trainable, number, widen

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import nnc.numpy as nnp
 from nnc.array.array import Array, asarray
+from nnc.array.promote import as_operand, astype
 from nnc.calls.spelling import spelled
-from nnc.commands.promote import as_operand, astype
 from nnc.errors import ArgumentTypeError, user_error
 from nnc.errors.errors import check_count
 from nnc.optim.arguments import check_params, check_state

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple, TypeVar
 
 import nnc.numpy as nnp
 from nnc.array.array import Array, asarray
+from nnc.array.promote import as_operand, astype
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
-from nnc.commands.promote import as_operand, astype
 from nnc.optim.arguments import Scalar, check_params, check_rate, check_scalar, check_state
 from nnc.optim.base import (
     GradientTransformation,

@@ -12,9 +12,9 @@ from typing import Any
 
 import nnc.numpy as nnp
 from nnc.array.array import Array, as_value, asarray
+from nnc.array.promote import as_operand, astype, with_weakness
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
-from nnc.commands.promote import as_operand, astype, with_weakness
 from nnc.errors import ArgumentError, ArgumentTypeError, user_error
 from nnc.optim.arguments import Scalar, check_scalar
 

@@ -11,10 +11,10 @@ from typing import Any
 import nnc.numpy as nnp
 from nnc.array.array import Array
 from nnc.calls.spelling import spelled
-from nnc.numpy.ravelling import ravel
 from nnc.trace.core.differentiate import grad
 from nnc.trace.core.differentiate import hvp as product
 from nnc.trace.core.vectorize import vmap
+from nnc.tree.ravelling import ravel
 from nnc.typing import A, ArrayLike
 
 __all__ = ["fisher_diag", "hessian_diag", "hvp"]

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import nnc.numpy as nnp
 from nnc import random
 from nnc.array.array import Array
+from nnc.array.promote import astype
 from nnc.calls.spelling import spelled
-from nnc.commands.promote import astype
 from nnc.errors import ArgumentTypeError, user_error
 from nnc.errors.errors import check_count, shorten
 from nnc.optim.adan import clip_sizes

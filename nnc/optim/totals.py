@@ -10,8 +10,8 @@ import numpy as np
 import nnc.numpy as nnp
 from nnc import tree
 from nnc.array.array import Array, asarray
+from nnc.array.promote import as_operand, astype, result_dtype
 from nnc.base import dtypes
-from nnc.commands.promote import as_operand, astype, result_dtype
 from nnc.optim.arguments import Scalar, is_trainable
 from nnc.optim.base import make_state, map_trainable, number, scalar, widen
 from nnc.optim.clipping import squared_magnitude

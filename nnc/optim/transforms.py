@@ -9,9 +9,9 @@ import numpy as np
 import nnc.numpy as nnp
 from nnc import tree
 from nnc.array.array import Array, asarray
+from nnc.array.promote import as_operand, astype
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
-from nnc.commands.promote import as_operand, astype
 from nnc.errors import ArgumentTypeError, user_error
 from nnc.optim.arguments import (
     Mask,

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from nnc.array.array import Array
+from nnc.array.promote import apply, astype, broadcast_to_shape
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
 from nnc.commands import elementwise as ew
 from nnc.commands.draws import normal_quantile, portable_log, portable_log1p, truncated_normal_quantile
-from nnc.commands.promote import apply, astype, broadcast_to_shape
 from nnc.numpy import elementwise as el
 from nnc.random.exact import finfo, times
 from nnc.random.keys import Shape, draw_bits, read_key, split
@@ -81,9 +81,8 @@ def uniform(
         is_wide = apply(ew.isinf, width)
         by_halves = (times(unit, apply(ew.mul, high, dtype.type(0.5)) - half) + half) * 2
         x = el.where(is_wide, by_halves, times(unit, el.where(is_wide, dtype.type(0), width)) + low)
-    below = apply(
-        ew.nextafter, apply(ew.stop_gradient, high), dtype.type(-np.inf)
-    )  # the sum may be rounded up to the bound
+    # the sum may be rounded up to the bound
+    below = apply(ew.nextafter, apply(ew.stop_gradient, high), dtype.type(-np.inf))
     return apply(ew.maximum, broadcast_to_shape(low, shape), apply(ew.minimum, x, below))
 
 

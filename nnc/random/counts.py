@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from nnc.array.array import Array
+from nnc.array.promote import apply, astype, broadcast_to_shape, promote, to_dtype
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
 from nnc.commands import constants
@@ -24,7 +25,6 @@ from nnc.commands.draws import (
     portable_log,
     portable_log1p,
 )
-from nnc.commands.promote import apply, astype, broadcast_to_shape, promote, to_dtype
 from nnc.commands.reduce import cumsum, reduce_or
 from nnc.commands.shape import flip
 from nnc.errors import DTypeError, ShapeError, user_error

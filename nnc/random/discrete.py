@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from nnc.array.array import Array
+from nnc.array.indexing import getitem, take, take_along_axis
+from nnc.array.promote import apply, as_operand, astype, broadcast_to_shape, dtype_of, to_dtype
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
 from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands.draws import portable_log
-from nnc.commands.indexing import getitem, take, take_along_axis
-from nnc.commands.promote import apply, as_operand, astype, broadcast_to_shape, dtype_of, to_dtype
 from nnc.commands.random import UNSIGNED_OF_WIDTH
 from nnc.commands.reduce import argmax, cumsum
 from nnc.commands.rules import check_axis

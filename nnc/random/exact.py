@@ -7,9 +7,9 @@ from typing import Any
 import ml_dtypes
 
 from nnc.array.array import Array
+from nnc.array.promote import apply, astype
 from nnc.base import dtypes
 from nnc.commands.draws import portable_exp, portable_log, product, unit_of_words
-from nnc.commands.promote import apply, astype
 from nnc.commands.shape import concatenate, slice_axis
 from nnc.numpy import elementwise as el
 from nnc.random.keys import Shape, draw_bits

@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import Any
 
 from nnc.array.array import Array
+from nnc.array.promote import astype
 from nnc.base import dtypes
 from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands.draws import portable_exp, portable_log, portable_log1p
 from nnc.commands.implicit import gamma_draw, log_gamma_draw
-from nnc.commands.promote import astype
 from nnc.commands.shape import reshape
 from nnc.errors import ShapeError, user_error
 from nnc.numpy import reductions as re

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from nnc.array.array import Array, asarray
+from nnc.array.promote import as_operand, astype, dtype_of, to_dtype
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
 from nnc.commands.elementwise import convert
-from nnc.commands.promote import as_operand, astype, dtype_of, to_dtype
 from nnc.commands.random import UNSIGNED_OF_WIDTH, random_bits
 from nnc.commands.shape import concatenate, reshape
 from nnc.errors import ArgumentError, DTypeError, ShapeError, user_error

@@ -211,8 +211,7 @@ def wald(key: ArrayLike, mean: ArrayLike, shape: ShapeLike | None = None, dtype:
     normal_key, uniform_key = split(read_key(key, where))
     x, inverse = normal(normal_key, shape, dtype), 1 / mean
     half = times(x, x) * 0.5
-    total = (
-        inverse + half + times(ew.abs_(x), ew.sqrt(inverse + half * 0.5))
-    )  # 1 / x of the smaller root: nothing cancels
+    # 1 / x of the smaller root: nothing cancels
+    total = inverse + half + times(ew.abs_(x), ew.sqrt(inverse + half * 0.5))
     ratio = times(mean, total)  # of the larger root to the mean, and of the mean to the smaller one
     return el.where(uniform(uniform_key, shape, dtype) <= ratio / (ratio + 1), 1 / total, times(mean, ratio))

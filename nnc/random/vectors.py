@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from nnc.array.array import Array
+from nnc.array.matmul import matmul
+from nnc.array.promote import broadcast_to_shape, promote
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
 from nnc.commands import elementwise as ew
 from nnc.commands import factor
-from nnc.commands.contract import matmul
 from nnc.commands.linalg import matrix_transpose
-from nnc.commands.promote import broadcast_to_shape, promote
 from nnc.errors import ShapeError, user_error
 from nnc.errors.errors import check_choice
 from nnc.numpy import elementwise as el

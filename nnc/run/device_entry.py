@@ -145,9 +145,8 @@ class _LaunchCode(StepCode):
         given = ", ".join(f"{kind} {text}" for kind, text in zip(llvm_types(name), arguments, strict=True))
         code = self.let(f"call i32 {function}({given})")
         number = Value(self.let(f"zext i32 {code} to i64"), dtypes.int64)
-        failure = self.add(
-            self.mul(number, self.integer(KINDS)), self.integer(Failure.DRIVER)
-        )  # as `Failure.code` does
+        # as `Failure.code` does
+        failure = self.add(self.mul(number, self.integer(KINDS)), self.integer(Failure.DRIVER))
         self.fail_unless(self.compare("eq", Value(code, dtypes.int32), self.constant(0, dtypes.int32)), failure.text)
 
     # -- not on devices: memory of the host, and looks for interrupts, which the driver's functions notice --------------

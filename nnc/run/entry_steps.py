@@ -26,9 +26,8 @@ CALLS = 1 << 20  # a call back is numbered: a multiple of this, new each time, p
 POLL = CALLS - 1  # no steps: Python only looks for interrupts
 _POLL_SECONDS = 0.02  # between two looks for interrupts, as estimated: a kernel may take five times as long
 _UNPOLLED_SECONDS = 0.05  # a loop that is known to take no longer looks for none
-_LEAST_SECONDS = (
-    5e-9  # that an iteration counts: looks are some milliseconds apart, of which Python's lock costs a busy program one
-)
+# that an iteration counts: looks are some milliseconds apart, of which Python's lock costs a busy program one
+_LEAST_SECONDS = 5e-9
 _INLINE_SECONDS = 1e-9  # of a step that the loop holds itself
 KINDS = 8  # at least as many as there are reasons
 

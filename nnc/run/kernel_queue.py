@@ -20,11 +20,11 @@ from typing import Any
 
 from nnc.base.context import timed
 from nnc.base.dtypes import TAPE
+from nnc.base.target import Target
 from nnc.commands.control import fused
-from nnc.commands.facts import has_companion, takes_epilogue
+from nnc.commands.properties import has_companion, takes_epilogue
 from nnc.commands.rules import expansion
 from nnc.device import CPU, machine_of_device
-from nnc.device.target import Target
 from nnc.graph import Command, Graph, Kernel, Node, find_kernel
 from nnc.graph.kernels import kernels_for
 from nnc.graph.passes import PhaseName
@@ -60,9 +60,8 @@ class KernelQueue:
     ) -> None:
         self.compiler, self._choose, self._workspace = compiler, choose, workspace
         self._machine = machine or machine_of_device()
-        self._known: dict[
-            Any, tuple[Step, Native | DeviceKernel | None]
-        ] = {}  # holds a step, so that its id stays its own
+        # holds a step, so that its id stays its own
+        self._known: dict[Any, tuple[Step, Native | DeviceKernel | None]] = {}
 
     def begin(self) -> None:
         """Announces a program: the compiler begins with the functions that every program holds."""

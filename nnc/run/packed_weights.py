@@ -24,9 +24,9 @@ import numpy as np
 
 from nnc.array.array import Array
 from nnc.base.fork import new_rlock
+from nnc.base.target import Target
 from nnc.commands.pack import pack
 from nnc.device.cpu import aligned_bytes
-from nnc.device.target import Target
 from nnc.graph import Command, Kernel, TensorSpec
 from nnc.lower.plan.stages import NDArray
 from nnc.run.native_program import ProgramAbi

@@ -9,9 +9,9 @@ import numpy as np
 
 from nnc import tree
 from nnc.array.array import Array, as_value
+from nnc.array.promote import dtype_of, is_weak
 from nnc.base import dtypes
 from nnc.base.context import get_context
-from nnc.commands.promote import dtype_of, is_weak
 from nnc.device import CPU
 from nnc.errors import ArgumentError, user_error
 from nnc.trace.core.differentiate import jvp, vjp

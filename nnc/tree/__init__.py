@@ -37,8 +37,8 @@ from nnc.tree.registration import is_array_type as is_array_type
 from nnc.tree.registration import same_settings as same_settings
 
 if TYPE_CHECKING:
-    from nnc.numpy.ravelling import ravel
     from nnc.tree.edits import at
+    from nnc.tree.ravelling import ravel
 
 __all__ = [
     "all_leaves",

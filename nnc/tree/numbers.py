@@ -61,6 +61,5 @@ def _find_declared_static(kind: Any) -> frozenset[str]:
     return frozenset(field.name for field in fields if field.metadata.get("static"))
 
 
-_declared_static: Callable[[type], frozenset[str]] = functools.lru_cache(maxsize=4096)(
-    _find_declared_static
-)  # classes: more than programs have
+# classes: more than programs have
+_declared_static: Callable[[type], frozenset[str]] = functools.lru_cache(maxsize=4096)(_find_declared_static)

@@ -46,9 +46,8 @@ def _is_array_type(kind: type) -> bool:
     return hasattr(kind, "spec") or issubclass(kind, _NUMERIC) or is_foreign(kind)
 
 
-is_array_type: Callable[[type], bool] = functools.lru_cache(maxsize=4096)(
-    _is_array_type
-)  # classes: more than programs have
+# classes: more than programs have
+is_array_type: Callable[[type], bool] = functools.lru_cache(maxsize=4096)(_is_array_type)
 
 
 def register(

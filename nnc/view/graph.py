@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from nnc.commands.facts import flops_of, moves_elements
+from nnc.commands.properties import flops_of, moves_elements
 from nnc.graph import Graph, Node, Symbol, node_texts, symbol_numbers, value_text
 from nnc.graph.registry import effect
 from nnc.view.layout import Layout, Wire, lay_out

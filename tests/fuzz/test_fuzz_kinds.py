@@ -148,7 +148,7 @@ def test_a_number_that_wraps_around_is_found(monkeypatch: pytest.MonkeyPatch) ->
     )
     assert check(whole, mode("compiled")) is None
     again = replace(whole)
-    monkeypatch.setattr("nnc.commands.promote.fit", lambda x, dtype, where: convert(x, dtype=dtype))
+    monkeypatch.setattr("nnc.array.promote.fit", lambda x, dtype, where: convert(x, dtype=dtype))
     found = check(again, mode("compiled"))
     assert found is not None and found.kind == "silence"
 
@@ -157,8 +157,8 @@ def test_a_counter_that_wraps_around_in_comparisons_is_found(monkeypatch: pytest
     call = "nnc.fori_loop(254, 258, lambda i, x: nnp.where(x < i, x, x // 2), {0})"
     whole = subject((Input("x", (3,), "int8", "grid", 1),), Step("y", call, (Ref("x"),)))
     assert check(whole, mode("unspecialised")) is None
-    monkeypatch.setattr("nnc.commands.promote.compare_beyond", lambda command, operands: None)
-    monkeypatch.setattr("nnc.commands.promote.fit", lambda x, dtype, where: convert(x, dtype=dtype))
+    monkeypatch.setattr("nnc.array.promote.compare_beyond", lambda command, operands: None)
+    monkeypatch.setattr("nnc.array.promote.fit", lambda x, dtype, where: convert(x, dtype=dtype))
     found = check(whole, mode("unspecialised"))
     assert found is not None and found.kind == "value"
 

@@ -24,7 +24,7 @@ def test_import_leaves_models_lowering_and_backends_for_later() -> None:
         for name in loaded
         if name.split(".")[1] in ("nn", "optim", "io", "data", "view", "scipy", "lower", "run", "backends", "compiled")
     ]
-    assert late == ["nnc.compiled", "nnc.compiled.targets"]  # the records of kinds of devices
+    assert late == ["nnc.compiled", "nnc.compiled.device_kinds"]  # the records of kinds of devices
     assert not {"nnc.device.targets", "nnc.device.cuda"} & set(loaded)
 
 

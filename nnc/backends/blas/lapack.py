@@ -24,7 +24,7 @@ from nnc.backends.native_runs import run_native
 from nnc.backends.printer import Printer, in_blocks, over
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
-from nnc.device.target import Target
+from nnc.base.target import Target
 from nnc.errors import InternalError
 from nnc.graph import Kernel, TensorSpec, add_kernel
 from nnc.graph.kernels import KernelFactory

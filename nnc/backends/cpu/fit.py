@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from nnc.backends.printer import Part, Printer, add_native, over
 from nnc.base import dtypes
+from nnc.base.target import Target
 from nnc.commands.fit import bounds
-from nnc.device.target import Target
 from nnc.lower.kernels.axes import Axes
 from nnc.lower.kernels.builder import Code
 from nnc.lower.kernels.native import Native

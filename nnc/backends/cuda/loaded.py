@@ -22,10 +22,10 @@ import nnc.backends.cuda.kernels.triangular
 import nnc.backends.cuda.libraries.cupy_arrays
 import nnc.backends.cuda.libraries.dot
 import nnc.backends.cuda.libraries.nccl
+from nnc.backends.choose import choose_kernel
 from nnc.backends.cuda.compiler.compiler import CudaCompiler
-from nnc.backends.numpy_ref import choose_kernel
+from nnc.base.target import Target
 from nnc.device import CPU, load_kernels
-from nnc.device.target import Target
 from nnc.graph import Command, Kernel, TensorSpec
 
 __all__ = ["candidate_kernels", "choose_kernel", "expected_compiler"]

@@ -23,10 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-REQUEST, ANSWER = (
-    struct.Struct("<QII"),
-    struct.Struct("<Q?I"),
-)  # number, bytes of the recipe and the text; number, success, bytes
+# number, bytes of the recipe and the text; number, success, bytes
+REQUEST, ANSWER = struct.Struct("<QII"), struct.Struct("<Q?I")
 GPU = "sm_"  # begins the names of NVIDIA's graphics processors
 NOTICE = 0  # in place of the number of a request: its sender waits for all requests; of an answer: LLVM is loaded
 

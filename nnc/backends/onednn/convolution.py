@@ -37,10 +37,10 @@ from nnc.backends.onednn.library import (
 from nnc.backends.onednn.primitives import Primitive
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
+from nnc.base.target import Convolutions, Target
 from nnc.commands.conv import conv
 from nnc.commands.pack import Blocks, packed_shape
 from nnc.commands.windows import Padding, Shape
-from nnc.device.target import Convolutions, Target
 from nnc.errors import BackendError
 from nnc.graph import Attribute, Command, Graph, Kernel, TensorSpec, add_kernel, infer_specs
 from nnc.graph import command as get_command

@@ -17,7 +17,7 @@ from nnc.backends.onednn.library import MemoryDesc, PrimitiveDesc, plain
 from nnc.backends.onednn.primitives import Primitive
 from nnc.backends.products import Gemm, Matrix, gemm_of, product_of
 from nnc.base import dtypes
-from nnc.device.target import Target
+from nnc.base.target import Target
 from nnc.errors import BackendError
 from nnc.graph import Kernel, TensorSpec
 from nnc.lower.kernels.native import Native

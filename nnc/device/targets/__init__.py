@@ -10,7 +10,7 @@ from pathlib import Path
 
 from nnc.base import machine
 from nnc.base.options import CPU, chosen_cpu
-from nnc.device.target import Products, Target
+from nnc.base.target import Products, Target
 
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 _UNITS = {"K": 1 << 10, "M": 1 << 20}

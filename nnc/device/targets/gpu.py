@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import fields
 from functools import cache
 
+from nnc.base.target import Fusion, GpuTarget, Loops, Schedule, Target
 from nnc.device.protocol import CUDA
-from nnc.device.target import Fusion, GpuTarget, Loops, Schedule, Target
 from nnc.device.targets import cpu_target
 
 _SCHEDULE = Schedule(

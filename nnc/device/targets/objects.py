@@ -6,7 +6,7 @@ import platform
 from dataclasses import replace
 from typing import NamedTuple
 
-from nnc.device.target import Target
+from nnc.base.target import Target
 from nnc.device.targets import X86, cpu_target
 
 NATIVE = "native"

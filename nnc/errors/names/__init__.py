@@ -9,8 +9,7 @@ from nnc.errors.names.lookup import (
     module_getattr,
     names_without_missing,
 )
-from nnc.errors.names.rows import Row, Rows, code_of, note_of
-from nnc.errors.names.tables import SOURCES, TABLES
+from nnc.errors.names.tables import SOURCES, TABLES, Row, Rows, code_of, note_of
 
 __all__ = [
     "SOURCES",

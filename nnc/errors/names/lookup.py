@@ -15,8 +15,7 @@ from typing import Any, NoReturn
 import nnc.errors.names
 from nnc.base.garbage import collection_paused
 from nnc.errors import MissingNameError, NncError, user_error
-from nnc.errors.names.rows import Row, code_of, note_of
-from nnc.errors.names.tables import SOURCES, TABLES
+from nnc.errors.names.tables import SOURCES, TABLES, Row, code_of, note_of
 from nnc.errors.tracebacks import cut_traceback
 
 # Public modules, by the attributes that lead to them.

@@ -1,4 +1,5 @@
-"""All tables: for each module of another library its names, and for each module of nnc the tables that its users come from.
+"""All tables: for each module of another library its names with nnc's code, and for each module of nnc the tables that its users
+come from.
 
 The table of `torch.nn` is the file `libraries/torch.nn.json`. It is read when it is first asked for.
 """
@@ -10,8 +11,6 @@ import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from nnc.errors.names.rows import Rows
-
 _FILES = Path(__file__).parent / "libraries"
 _MODULES = (
     "jax", "jax.numpy", "jax.lax", "jax.random", "jax.tree_util", "jax.nn", "jax.scipy", "jax.scipy.special", "jax.scipy.linalg",
@@ -19,6 +18,50 @@ _MODULES = (
     "torch.nn.init", "torch.optim", "jax.sharding", "jax.distributed", "jax.experimental", "torch.distributed",
     "torch.nn.Module", "torch.optim.Optimizer", "flax.Module",
 )  # fmt: skip
+
+
+Row = str | tuple[str, str]
+"""Code of nnc, where x and y are arrays and f a function, or such code and a note.
+
+Example:
+    >>> row: Row = ("nnp.sum(x)", "as in NumPy")
+    >>> note_of(row)
+    'as in NumPy'
+"""
+Rows = Mapping[str, Row]
+"""A table: rows by the names of another library.
+
+Example:
+    >>> rows: Rows = {"cat": "nnp.concatenate([x, y])"}
+    >>> code_of(rows["cat"])
+    'nnp.concatenate([x, y])'
+"""
+
+
+def code_of(row: Row) -> str:
+    """Returns the code of nnc that stands for a name.
+
+    Args:
+        row: a row of a table.
+
+    Example:
+        >>> code_of(("nnp.sum(x)", "as in NumPy")), code_of("nnp.exp(x)")
+        ('nnp.sum(x)', 'nnp.exp(x)')
+    """
+    return row if isinstance(row, str) else row[0]
+
+
+def note_of(row: Row) -> str:
+    """Returns the note beside the code; an empty string where there is none.
+
+    Args:
+        row: a row of a table.
+
+    Example:
+        >>> note_of(("nnp.sum(x)", "as in NumPy")), note_of("nnp.exp(x)")
+        ('as in NumPy', '')
+    """
+    return "" if isinstance(row, str) else row[1]
 
 
 @functools.cache

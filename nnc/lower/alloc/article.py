@@ -148,9 +148,8 @@ class _Edges:
         self.p = p
         self.sizes: list[int] = []
         self._edges: list[list[_Edge]] = []
-        self._tables: list[
-            Ints | None
-        ] = []  # of each group the weights, begins and ends of edges that have not both ends open
+        # of each group the weights, begins and ends of edges that have not both ends open
+        self._tables: list[Ints | None] = []
         n = len(p.size)
         self._refused = np.zeros((n, n + 1 if pairs else 1), np.int16)  # the last column is for blocks alone
 

@@ -13,9 +13,8 @@ from nnc.errors import ArgumentError, user_error
 
 COLUMNS = ("id", "lower", "upper", "size")
 _LARGEST = 2**56  # bytes or steps
-_LARGEST_PLAN = (
-    2**60
-)  # bytes of all tensors times their number: planners order places and tensors by one number of 64 bits
+# bytes of all tensors times their number: planners order places and tensors by one number of 64 bits
+_LARGEST_PLAN = 2**60
 
 
 @dataclass(frozen=True, slots=True)

@@ -150,9 +150,8 @@ class Code(FunctionWriter):
         runs = not isinstance(first, Value) and not isinstance(end, Value) and first < end
         early = self.in_front()
         body, done = self.label("body"), self.label("done")
-        top = (
-            body if runs else self.label("test")
-        )  # where the loop is known to run, the test only stands behind an iteration
+        # where the loop is known to run, the test only stands behind an iteration
+        top = body if runs else self.label("test")
         starts = [start, *(value for each in carried for value in each.values)]
         with self.scope(early):
             before = self._block

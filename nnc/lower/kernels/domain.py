@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from nnc.base.dtypes import DType
+from nnc.base.target import Target
 from nnc.commands.control import fused, unit
-from nnc.commands.facts import axes_of, element_as, is_placed, view_axes
+from nnc.commands.properties import axes_of, element_as, is_placed, view_axes
 from nnc.commands.rules import Counted, Gathered, reduction
-from nnc.device.target import Target
 from nnc.graph import Command, Graph, Kernel, Node, Symbol
 from nnc.graph.kernels import kernels_for
 from nnc.graph.registry import REGISTRY

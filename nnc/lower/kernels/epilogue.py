@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nnc.base.bounded import remembered
-from nnc.commands.facts import is_placed, takes_epilogue
-from nnc.device.target import Target
+from nnc.base.target import Target
+from nnc.commands.properties import is_placed, takes_epilogue
 from nnc.graph import Graph, Node, Symbol
 from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.kernels.domain import UNIT, Domain, Labels, can_fuse, is_reduction, is_view

@@ -15,8 +15,8 @@ from typing import Any
 
 from nnc.base.bounded import remembered
 from nnc.base.dtypes import DType, accumulator
+from nnc.base.target import Target
 from nnc.commands.rules import reduction
-from nnc.device.target import Target
 from nnc.graph import Graph, Node, Symbol
 from nnc.lower.kernels.domain import UNIT, Domain, is_counted, is_gather, is_reduction, is_view, keeps_order
 from nnc.lower.kernels.row_phases import Phases

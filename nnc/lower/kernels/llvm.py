@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from nnc.base import dtypes
-from nnc.device.target import Target
+from nnc.base.target import Target
 from nnc.graph import Graph, Symbol
 from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.kernels.domain import is_gather

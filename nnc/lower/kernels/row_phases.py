@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from nnc.commands.facts import chooses
+from nnc.commands.properties import chooses
 from nnc.graph import Graph, Symbol
 from nnc.graph.rules import InPlace
 from nnc.lower.kernels.domain import Domain, is_counted, is_gather, is_reduction
@@ -92,9 +92,8 @@ def _unusual(graph: Graph, varies: Mapping[Symbol, bool], sums: frozenset[Symbol
     that the condition is made of, too. So a row whose sum of squares overflows is scaled. Of other choices nobody knows which
     case is usual.
     """
-    known = defaultdict[Symbol, frozenset[Symbol]](
-        frozenset
-    )  # the reductions, and inputs for each row, that a value is made of
+    # the reductions, and inputs for each row, that a value is made of
+    known = defaultdict[Symbol, frozenset[Symbol]](frozenset)
     known |= {x: frozenset([x]) for x in graph.inputs if not varies[x]}
     found: set[Guard] = set()
     for node in graph.nodes:

@@ -39,13 +39,8 @@ from nnc.lower.kernels.scalars import (
 _UNPRINTED = frozenset({"real", "imag", "conj", "complex"})
 _KNOWN = frozenset({*SHARED, *REAL_FUNCTIONS, *INTEGER_FUNCTIONS, *_UNPRINTED})
 _BITS = (ast.BitAnd, ast.BitOr, ast.BitXor, ast.LShift, ast.RShift)
-_OPERATORS = (
-    ast.operator,
-    ast.unaryop,
-    ast.cmpop,
-    ast.boolop,
-    ast.expr_context,
-)  # which stand within their expressions
+# which stand within their expressions
+_OPERATORS = (ast.operator, ast.unaryop, ast.cmpop, ast.boolop, ast.expr_context)
 
 
 class _WrongExpressionError(Exception):

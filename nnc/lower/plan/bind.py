@@ -146,9 +146,8 @@ class Rings:
     """
 
     def __init__(self) -> None:
-        self._known: dict[
-            tuple[int, int | None], tuple[Body, int]
-        ] = {}  # holds the body, so that no other object gets its id
+        # holds the body, so that no other object gets its id
+        self._known: dict[tuple[int, int | None], tuple[Body, int]] = {}
 
     def size(self, body: Body) -> int:
         """Returns the fewest copies with which all carried values stay in their places; 0 where `COPIES` are too few."""

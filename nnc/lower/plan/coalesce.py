@@ -14,7 +14,7 @@ from itertools import chain, pairwise
 from typing import NamedTuple
 
 from nnc.base.dtypes import DType
-from nnc.commands.rules import in_place_facts
+from nnc.commands.rules import in_place_of
 from nnc.graph import TensorSpec
 from nnc.graph.boxes import Box
 from nnc.graph.registry import joined
@@ -61,7 +61,7 @@ class _ShownAt(NamedTuple):
     @classmethod
     def of(cls, step: Step) -> _ShownAt:
         """Finds the operands of a step, by tensor."""
-        found = cls({}, {}, frozenset(in_place_facts(step.command, step.params).overwrite))
+        found = cls({}, {}, frozenset(in_place_of(step.command, step.params).overwrite))
         for places, views in ((found.reads, step.inputs), (found.writes, step.outputs)):
             for i, view in enumerate(views):
                 places.setdefault(view.buffer, []).append(i)
@@ -263,11 +263,10 @@ class Classes:
             if step is None or step.region is not None:
                 continue
             inputs, outputs = step.inputs, step.outputs
-            numbers = in_place_facts(step.command, step.params).overwrite
+            numbers = in_place_of(step.command, step.params).overwrite
             pairs = [(inputs[i], outputs[j]) for i, j in numbers if i < len(inputs) and j < len(outputs)]
-            pairs.sort(
-                key=lambda pair: pair[0].buffer not in self._donated
-            )  # nothing else can lie in a donated argument
+            # nothing else can lie in a donated argument
+            pairs.sort(key=lambda pair: pair[0].buffer not in self._donated)
             for x, y in pairs:
                 if self._alike(x, y):
                     self.share(x.buffer, y.buffer)

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from nnc.base.bounded import remembered
 from nnc.base.source import SourceLine
+from nnc.base.target import Schedule
 from nnc.commands.control import PRINTED
-from nnc.commands.facts import flops_of
-from nnc.device.target import Schedule
+from nnc.commands.properties import flops_of
 from nnc.graph import Graph, Node
 from nnc.lower.plan.schedule.assign import estimate_seconds
 from nnc.lower.plan.stages import Branches, Step

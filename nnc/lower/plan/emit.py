@@ -44,7 +44,7 @@ class Body(NamedTuple):
     limit: int | None = None
 
     @classmethod
-    def of(cls, loop: roles.Loop) -> Body:
+    def of(cls, loop: roles.NodeRoles) -> Body:
         """Returns the parts of a loop's node."""
         (body,), params, command = loop.graphs, loop.node.params, loop.node.command
         xs, carries, exits, rows = map(len, (loop.sequences, loop.carries, loop.exits, loop.rows))
@@ -239,7 +239,7 @@ class _GraphSteps:
         region = Branches(operands[0], tuple(branches))
         self.steps.append(Step(node.command, (), (), node.params, source=node.source, region=region))
 
-    def _loop(self, position: int, loop: roles.Loop, operands: Sequence[View]) -> None:
+    def _loop(self, position: int, loop: roles.NodeRoles, operands: Sequence[View]) -> None:
         body, node = Body.of(loop), loop.node
         first = body.xs + body.is_counted
         peel = [self._is_read_again(position, node, i) for i in range(first, first + body.carries)]

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from nnc.base.source import SourceLine
+from nnc.base.target import Target
 from nnc.device import machine_of_device
-from nnc.device.target import Target
 from nnc.graph import Command, Graph, Node, Symbol, TensorSpec
 
 NDArray = np.ndarray[Any, Any]

@@ -12,8 +12,8 @@ from types import MappingProxyType
 from typing import Any
 
 import nnc.commands.shape  # noqa: F401  (registers the commands whose cells are filled here)
-from nnc.commands.facts import axes_of
-from nnc.commands.rules import in_place_facts
+from nnc.commands.properties import axes_of
+from nnc.commands.rules import in_place_of
 from nnc.graph import Attribute, Command, Graph, Node, Symbol, TensorSpec
 from nnc.graph.registry import alias, inplace
 from nnc.lower.plan.stages import Strides, SymbolView, View, is_contiguous, row_major
@@ -68,8 +68,8 @@ def runs(node: Node, views: Mapping[Symbol, SymbolView]) -> bool:
 
 def _ever_shares(command: Command) -> bool:
     """Whether there are nodes of a command whose output may be a view of an input."""
-    facts = inplace.get(command, None)
-    return callable(facts) or bool(facts and facts.identity) or _is_view(command)
+    rule = inplace.get(command, None)
+    return callable(rule) or bool(rule and rule.identity) or _is_view(command)
 
 
 def _is_view(command: Command) -> bool:
@@ -80,7 +80,7 @@ def may_share(node: Node) -> bool:
     """Whether output 0 of a node may be a view of an input, according to the command."""
     if len(node.outputs) != 1 or node.graphs:
         return False
-    return _is_view(node.command) or bool(in_place_facts(node.command, node.params).identity)
+    return _is_view(node.command) or bool(in_place_of(node.command, node.params).identity)
 
 
 def shared_view(node: Node, sources: Sequence[View]) -> View | None:
@@ -101,7 +101,7 @@ def _shared_place(
     """
     if not may_share(node):
         return None
-    identity = in_place_facts(node.command, node.params).identity
+    identity = in_place_of(node.command, node.params).identity
     if identity:
         same = sources[identity[0]]
         return identity[0], same.spec, same.offset, same.strides
@@ -129,9 +129,8 @@ def within(view: View, place: View) -> View | None:
         moved = _reshape(place.spec, view.spec, place.strides, shape=view.spec.shape)
         return place.show(view.spec, place.offset, moved[1]) if moved is not None else None
     at, rest = place.offset, view.offset
-    room: dict[
-        int, tuple[int, int]
-    ] = {}  # by a dense tensor's stride: elements left along that axis, the stride at `place`
+    # by a dense tensor's stride: elements left along that axis, the stride at `place`
+    room: dict[int, tuple[int, int]] = {}
     for n, dense, stride in zip(place.spec.shape, row_major(place.spec), place.strides, strict=True):
         if n > 1:
             index, rest = divmod(rest, dense)

@@ -12,9 +12,9 @@ from typing import Any
 import nnc.numpy as nnp
 from nnc import random, tree
 from nnc.array.array import Array, asarray
+from nnc.array.promote import astype
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
-from nnc.commands.promote import astype
 from nnc.errors import ArgumentError, user_error
 from nnc.optim.clipping import squared_magnitude
 from nnc.typing import DTypeLike

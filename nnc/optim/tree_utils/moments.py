@@ -7,9 +7,9 @@ from typing import Any
 import nnc.numpy as nnp
 from nnc import tree
 from nnc.array.array import Array, asarray
+from nnc.array.promote import astype
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
-from nnc.commands.promote import astype
 from nnc.optim.arguments import Scalar
 from nnc.optim.moments import Correction, average
 

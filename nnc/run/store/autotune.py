@@ -21,7 +21,7 @@ from nnc.base import dtypes
 from nnc.base.libraries import library_versions, numpy_blas
 from nnc.base.machine import processor, version_of
 from nnc.base.options import Options, chosen_cpu
-from nnc.device.target import Target
+from nnc.base.target import Target
 from nnc.graph import Command, Kernel, TensorSpec, infer_specs, value_text
 from nnc.graph.registry import effect
 from nnc.lower.plan.stages import NDArray

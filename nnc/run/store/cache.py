@@ -218,8 +218,8 @@ def _ages(folder: Folder) -> Iterator[tuple[float, int, str]]:
     for name in folder.names():
         if name.endswith(_ENDING):
             with contextlib.suppress(OSError):  # another process removed it
-                facts = folder.facts(name)
-                yield facts.st_mtime, _on_disk(facts.st_size), name
+                status = folder.status(name)
+                yield status.st_mtime, _on_disk(status.st_size), name
 
 
 def _on_disk(nbytes: int) -> int:

@@ -66,13 +66,13 @@ class ProgramPlace:
     may have written to the memory of constants; such a program is not kept.
 
     Args:
-        facts: the facts on which the program depends, beside the graph and the facts found out here.
+        settings: all that the program depends on beside the graph, this machine and nnc's own files.
         kind: the kind of device that the program is for.
     """
 
     cache: Cache
     graph: Graph
-    facts: dict[str, Any]
+    settings: dict[str, Any]
     kind: str
     constants: str = ""  # a digest that tells them from others, if they were read before anything else of the graph
 
@@ -115,7 +115,7 @@ class ProgramPlace:
         sources: dict[SourceLine, int] = {}
         names = hashlib.sha256(json.dumps(_labels(self.graph, sources)).encode()).hexdigest()
         key = {"graph": digest, "names": names, "files": files, "here": _here(self.kind), "foreign": sorted(foreign)}
-        return Name(key | self.facts, tuple(sources), foreign)
+        return Name(key | self.settings, tuple(sources), foreign)
 
     @staticmethod
     def _encode(program: Program, name: Name) -> tuple[bytes, bytes] | None:
@@ -139,12 +139,12 @@ def find_place(graph: Graph, options: Options, *, native: bool, choice: str) -> 
     if options.cache_folder is None or options.verify_passes or options.guard or added_passes():
         return None
     chosen = {f.name: repr(getattr(options, f.name)) for f in fields(options) if f.name not in _APART}
-    facts = {"options": chosen, "native": native, "choice": choice}
-    return ProgramPlace(Cache(options.cache_folder), graph, facts, kind_of(options.device))
+    settings = {"options": chosen, "native": native, "choice": choice}
+    return ProgramPlace(Cache(options.cache_folder), graph, settings, kind_of(options.device))
 
 
 def prepare(device: str) -> None:
-    """Finds the facts on which a device's stored programs depend beside their graphs, so that no call has to wait for them."""
+    """Finds all that a device's stored programs depend on beside their graphs, so that no call has to wait for them."""
     kind = kind_of(device)
     files_digest(kind)
     foreign_commands(REGISTRY.version)

@@ -20,7 +20,7 @@ import numpy as np
 
 from nnc.base.fork import new_lock
 from nnc.base.source import SourceLine
-from nnc.device.target import Target
+from nnc.base.target import Target
 from nnc.graph import Graph, Kernel, Node, Symbol, TensorSpec, command
 from nnc.graph.serialize import (
     GraphReader,
@@ -191,9 +191,9 @@ class _Writer:
     def _step(self, step: Step) -> int:
         if id(step) not in self.steps:
             params = encode_params(step.command, step.params, step.source)
-            facts = [self.tree(x) for x in (step.inputs, step.outputs, step.graphs, step.source, step.region)]
+            parts = [self.tree(x) for x in (step.inputs, step.outputs, step.graphs, step.source, step.region)]
             self.steps[id(step)] = len(self.steps)
-            self._step_rows.append([step.command.name, params, *facts])
+            self._step_rows.append([step.command.name, params, *parts])
         return self.steps[id(step)]
 
 
@@ -253,8 +253,8 @@ class _FormReader:
     def step(self, position: int) -> Step:
         """Returns the step at a position of the table."""
         if position not in self._steps:
-            name, params, *facts = self._step_rows[position]
-            inputs, outputs, graphs, source, region = map(self.value, facts)
+            name, params, *parts = self._step_rows[position]
+            inputs, outputs, graphs, source, region = map(self.value, parts)
             found = Step(command(name), inputs, outputs, decode_params(params), graphs, source, region)
             self._steps[position] = found
         return self._steps[position]
@@ -273,7 +273,7 @@ _READ: Mapping[str, Callable[[_FormReader, Any], Any]] = MappingProxyType(
         "source": lambda reader, position: reader.tables.sources[position],
         "graph": lambda reader, position: reader.tables.graph(position),
         "node": lambda reader, position: reader.tables.graph(position).nodes[0],
-        "symbol": lambda reader, facts: Symbol(reader.tables.spec(facts[0]), facts[1]),
+        "symbol": lambda reader, parts: Symbol(reader.tables.spec(parts[0]), parts[1]),
         "kind": lambda reader, value: Kind(value),
         "array": lambda reader, tree: np.ascontiguousarray(decode_array(tree)),
     }

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from nnc.array.array import Array
+from nnc.array.promote import astype
 from nnc.base import dtypes
-from nnc.commands.promote import astype
 from nnc.commands.rules import is_differentiable
 from nnc.errors import UnsupportedError, user_error
 from nnc.graph import spec_of

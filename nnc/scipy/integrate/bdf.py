@@ -20,8 +20,8 @@ import numpy as np
 
 from nnc import tree
 from nnc.array.array import Array
+from nnc.array.promote import astype
 from nnc.base import dtypes
-from nnc.commands.promote import astype
 from nnc.numpy import elementwise as el
 from nnc.numpy import linalg as la
 from nnc.numpy.creation import asarray, eye, zeros
@@ -41,9 +41,8 @@ from nnc.trace.loops.control_flow import while_loop
 _ITERATIONS = 4
 _ORDER = 5  # the highest
 _ROWS = _ORDER + 3  # of the differences: to two above the order, by which the next higher order is judged
-_KAPPA = np.array(
-    [0, -0.1850, -1 / 9, -0.0823, -0.0415, 0]
-)  # for each order, Shampine and Reichelt's; 0 gives the plain formula
+# for each order, Shampine and Reichelt's; 0 gives the plain formula
+_KAPPA = np.array([0, -0.1850, -1 / 9, -0.0823, -0.0415, 0])
 _GAMMA = np.append(0, np.cumsum(1 / np.arange(1, _ORDER + 1)))
 _ALPHA = (1 - _KAPPA) * _GAMMA
 # The error of order k is _ERROR[k] ∇ᵏ⁺¹ y; orders 0 and 6 are never chosen.

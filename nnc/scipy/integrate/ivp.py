@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from nnc.array.array import Array
+from nnc.array.promote import as_operand, astype, result_dtype
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
-from nnc.commands.promote import as_operand, astype, result_dtype
 from nnc.commands.replay import check_strategy
 from nnc.compiled.decorator import compile as compile_
 from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, UnsupportedError, user_error

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nnc.commands.promote import astype
+from nnc.array.promote import astype
 from nnc.numpy import elementwise as el
 from nnc.numpy.reductions import all as all_
 from nnc.scipy.integrate.steps import SAFETY, Problem, rms

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from nnc.array.array import Array
+from nnc.array.promote import astype
 from nnc.base import dtypes
-from nnc.commands.promote import astype
 from nnc.numpy import elementwise as el
 from nnc.numpy import linalg as la
 from nnc.numpy.creation import asarray, eye, zeros

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from nnc.array.array import Array
+from nnc.array.promote import as_operand, result_dtype
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
-from nnc.commands.promote import as_operand, result_dtype
 from nnc.errors import ShapeError, user_error
 from nnc.errors.errors import check_choice
 from nnc.numpy import elementwise as el

@@ -10,9 +10,9 @@ import numpy as np
 
 from nnc import tree
 from nnc.array.array import Array
+from nnc.array.promote import promote
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
-from nnc.commands.promote import promote
 from nnc.errors import ArgumentError, OutOfBoundsError, ShapeError, user_error
 from nnc.errors.errors import check_choice
 from nnc.numpy import elementwise as el

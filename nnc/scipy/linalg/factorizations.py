@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from nnc.array.array import Array
+from nnc.array.promote import astype, broadcast_shapes, promote
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
 from nnc.commands import elementwise as ew
 from nnc.commands.linalg import adjoint
 from nnc.commands.lu import lu as lu_command
 from nnc.commands.lu import unpack
-from nnc.commands.promote import astype, broadcast_shapes, promote
 from nnc.errors import ShapeError, user_error
 from nnc.errors.errors import check_choice
 from nnc.numpy import elementwise as el

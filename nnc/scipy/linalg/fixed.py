@@ -8,9 +8,9 @@ from collections.abc import Callable
 import numpy as np
 
 from nnc.array.array import Array, asarray
+from nnc.array.promote import to_dtype
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
-from nnc.commands.promote import to_dtype
 from nnc.errors import ArgumentError, user_error
 from nnc.errors.errors import check_choice
 from nnc.numpy.operands import to_size

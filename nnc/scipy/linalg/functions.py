@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from nnc.array.array import Array
+from nnc.array.promote import astype, promote
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
 from nnc.commands import schur as commands
 from nnc.commands.linalg import adjoint, identity_like
-from nnc.commands.promote import astype, promote
 from nnc.errors import ShapeError, user_error
 from nnc.numpy import elementwise as el
 from nnc.numpy import linalg as la

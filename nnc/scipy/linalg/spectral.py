@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from nnc.array.array import Array
+from nnc.array.promote import astype, broadcast_shapes, promote
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
 from nnc.commands import elementwise as ew
 from nnc.commands.linalg import adjoint, keep
-from nnc.commands.promote import astype, broadcast_shapes, promote
 from nnc.commands.schur import schur as schur_command
 from nnc.commands.schur import sylvester
 from nnc.errors import ArgumentError, ShapeError, user_error

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from nnc.array.array import Array, asarray
+from nnc.array.promote import promote
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
-from nnc.commands.promote import promote
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.numpy import elementwise as el
 from nnc.numpy.creation import ones_like, zeros, zeros_like

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from nnc.array.array import Array
+from nnc.array.promote import astype, promote
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
-from nnc.commands.promote import astype, promote
 from nnc.errors import ShapeError, UnsupportedError, user_error
 from nnc.errors.errors import check_choice
 from nnc.numpy import elementwise as el

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from nnc.array.array import Array
+from nnc.array.promote import astype
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
-from nnc.commands.promote import astype
 from nnc.errors import ArgumentError, user_error
 from nnc.numpy import elementwise as el
 from nnc.numpy import linalg as la
@@ -50,9 +50,8 @@ class _Method(NamedTuple):
 
     first: Callable[[Array], Any]
     direction: Callable[[Any, Array], Array]
-    update: Callable[
-        [Any, Array, Array, Array], Any
-    ]  # (curvature, step, change of the gradient, number of the iteration)
+    # (curvature, step, change of the gradient, number of the iteration)
+    update: Callable[[Any, Array, Array, Array], Any]
 
 
 @spelled

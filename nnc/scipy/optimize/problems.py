@@ -10,8 +10,8 @@ import numpy as np
 
 from nnc import tree
 from nnc.array.array import Array, asarray
+from nnc.array.promote import astype, result_dtype
 from nnc.base import dtypes
-from nnc.commands.promote import astype, result_dtype
 from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError, user_error
 from nnc.graph import TensorSpec
 from nnc.numpy import linalg as la

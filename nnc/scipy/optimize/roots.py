@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nnc.array.array import Array
+from nnc.array.promote import astype
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
 from nnc.commands.lu import lu, unpack
-from nnc.commands.promote import astype
 from nnc.errors import ArgumentError, user_error
 from nnc.errors.errors import check_choice
 from nnc.numpy import elementwise as el

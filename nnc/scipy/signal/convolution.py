@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from nnc.array.array import Array
+from nnc.array.promote import astype, promote
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
 from nnc.commands.conv import conv
 from nnc.commands.elementwise import NUMERIC
-from nnc.commands.promote import astype, promote
 from nnc.commands.rules import check_dtype
 from nnc.errors import ShapeError, user_error
 from nnc.errors.errors import check_choice

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from nnc.array.array import Array, as_value
+from nnc.array.promote import astype, promote, result_dtype
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
-from nnc.commands.promote import astype, promote, result_dtype
 from nnc.commands.rules import check_dtype
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.errors.errors import check_choice

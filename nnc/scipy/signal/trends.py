@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from nnc.array.array import Array, as_value
+from nnc.array.promote import promote
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
-from nnc.commands.promote import promote
 from nnc.errors import ArgumentError, user_error
 from nnc.errors.errors import check_choice
 from nnc.numpy.contractions import matmul

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from nnc.array.array import Array, as_value
+from nnc.array.promote import to_dtype
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
-from nnc.commands.promote import to_dtype
 from nnc.errors import ArgumentError, user_error
 from nnc.numpy.operands import to_size
 from nnc.typing import DTypeLike

@@ -7,10 +7,10 @@ import math
 import numpy as np
 
 from nnc.array.array import Array
+from nnc.array.promote import astype, promote, weakness_of_result, with_weakness
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
 from nnc.commands.elementwise import FLOAT
-from nnc.commands.promote import astype, promote, weakness_of_result, with_weakness
 from nnc.commands.rules import check_dtype
 from nnc.errors import ArgumentError, user_error
 from nnc.graph import spec_of

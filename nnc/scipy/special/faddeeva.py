@@ -7,10 +7,10 @@ import math
 import numpy as np
 
 from nnc.array.array import Array
+from nnc.array.promote import as_operand, astype, promote, weakness_of_result, with_weakness
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
 from nnc.commands.elementwise import complex_
-from nnc.commands.promote import as_operand, astype, promote, weakness_of_result, with_weakness
 from nnc.graph import spec_of
 from nnc.numpy import elementwise as el
 from nnc.numpy.manipulation import expand_dims
@@ -135,9 +135,8 @@ def _mirrored(x: Array, y: Array) -> Parts:
     gap = high - long
     back = gap - high
     gap_tail = (high - (gap - back)) - (long + back)  # the rounding error of the difference (Knuth)
-    root = exp_sum(
-        0.5 * gap, 0.5 * (gap_tail + high_tail - long_tail)
-    )  # squared last: small sines come before it overflows
+    # squared last: small sines come before it overflows
+    root = exp_sum(0.5 * gap, 0.5 * (gap_tail + high_tail - long_tail))
     root = keep(finite, root, 0.0)
     real, imaginary = _times((el.cos(angle), el.sin(angle)), (el.cos(angle_tail), el.sin(angle_tail)))
     side = keep(x > 0, root, 0.0)  # not ∞ · 0 on the axis

@@ -102,9 +102,8 @@ def _beta_elsewhere(a: Array, b: Array) -> Array:
     less = a < b
     low, high = el.where(less, a, b), el.where(less, b, a)  # of tiny numbers, Γ(low) alone is large
     low, high, whole = keep(direct, low, 1.0), keep(direct, high, 1.0), keep(direct, total, 2.0)
-    lost = (low - (whole - (whole - low))) + (
-        high - (whole - low)
-    )  # in a + b (Møller and Knuth); Γ'/Γ is about the logarithm
+    # in a + b (Møller and Knuth); Γ'/Γ is about the logarithm
+    lost = (low - (whole - (whole - low))) + (high - (whole - low))
     shift = el.where(whole > 8, lost * el.log(el.maximum(whole, 8.0)), 0.0)
     quotient = _gamma(low) * (_gamma(high) / _gamma(whole)) * (1 - shift)
     parity = el.where(el.equal(el.remainder(el.where(a > 0, a, b), 2), 0), 1.0, -1.0)

@@ -6,11 +6,11 @@ import math
 from typing import Any
 
 from nnc.array.array import Array
+from nnc.array.promote import astype, broadcast, promote, weakness_of_result, with_weakness
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
 from nnc.commands import elementwise as ew
 from nnc.commands.elementwise import FLOAT
-from nnc.commands.promote import astype, broadcast, promote, weakness_of_result, with_weakness
 from nnc.commands.rules import check_dtype
 from nnc.errors import UnsupportedError, user_error
 from nnc.graph import spec_of

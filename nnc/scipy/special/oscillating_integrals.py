@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 from nnc.array.array import Array
+from nnc.array.promote import astype, promote
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
 from nnc.commands.elementwise import FLOAT
-from nnc.commands.promote import astype, promote
 from nnc.commands.rules import check_dtype
 from nnc.graph import spec_of
 from nnc.numpy import elementwise as el
@@ -170,10 +170,8 @@ def fresnel(x: ArrayLike, /) -> tuple[Array, Array]:
     return _pair("fresnel", _fresnel, x)
 
 
-_COARSE, _FINE = (
-    (0.25, 12),
-    (0.2, 20),
-)  # steps h of the sum, whose error is (π / 2 h)ⁿ exp(-(π / 2 h)²), and half its terms
+# steps h of the sum, whose error is (π / 2 h)ⁿ exp(-(π / 2 h)²), and half its terms
+_COARSE, _FINE = (0.25, 12), (0.2, 20)
 _NEAR_ZERO = tuple((-2.0) ** k / math.prod(range(1, 2 * k + 2, 2)) for k in range(16))
 _FAR = tuple(math.prod(range(1, 2 * k, 2)) / 2.0**k for k in range(14))  # (2k - 1)!! / 2^k
 

@@ -17,10 +17,10 @@ from inspect import signature
 from typing import ClassVar, Generic, ParamSpec
 
 from nnc.array.array import Array
+from nnc.array.promote import as_operand, astype, broadcast, promote, weakness_of_result, with_weakness
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
 from nnc.commands.elementwise import FLOAT
-from nnc.commands.promote import as_operand, astype, broadcast, promote, weakness_of_result, with_weakness
 from nnc.commands.rules import check_dtype
 from nnc.numpy import elementwise as el
 from nnc.numpy.operands import to_value

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from nnc.array.array import Array
+from nnc.array.promote import broadcast
 from nnc.calls.spelling import spelled
-from nnc.commands.promote import broadcast
 from nnc.errors import ShapeError, user_error
 from nnc.numpy import elementwise as el
 from nnc.numpy import reductions as red

@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from nnc.array.array import Array
+from nnc.array.promote import promote
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
-from nnc.commands.promote import promote
 from nnc.errors import UnsupportedError, user_error
 from nnc.errors.errors import check_choice
 from nnc.numpy import elementwise as el

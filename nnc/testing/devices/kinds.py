@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
+from nnc.base.target import Target
 from nnc.compiled.device_program import program_of
 from nnc.device import CPU, CUDA, DeviceKind, register_kind
-from nnc.device.target import Target
 from nnc.device.targets import cpu_target
 from nnc.device.targets.gpu import gpu_target
 from nnc.testing.devices.interpreted import PtxDevice

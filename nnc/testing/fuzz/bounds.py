@@ -152,9 +152,8 @@ class BoundInterpreter(ReferenceInterpreter):
                 ]
                 total = [t + np.maximum.reduce(each) for t, *each in zip(total, *most, strict=True)]
                 total = [np.where(unknown[i], np.inf, t) for t in total]
-            turned = [
-                np.where(np.isnan(x), -x, x) if x.dtype.kind == "f" else x for x in wide
-            ]  # nothing decides their sign
+            # nothing decides their sign
+            turned = [np.where(np.isnan(x), -x, x) if x.dtype.kind == "f" else x for x in wide]
             apart = _distances(run_reference(command, turned, params), center)
             return [np.where(d > 0, np.inf, t) for d, t in zip(apart, total, strict=True)]
         rng = np.random.default_rng(len(self.shadows))

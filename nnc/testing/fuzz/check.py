@@ -106,9 +106,8 @@ def check(
         if (x.shape, x.dtype) != (y.shape, y.dtype):
             text = f"result {i} is {x.dtype.name}{list(x.shape)}, expected {y.dtype.name}{list(y.shape)}"
             return Finding(mode.name, "form", text, i, x, y)
-    if (
-        mode.name not in FORWARD
-    ):  # Σ (w · ∞) is NaN for weights of either sign, and (Σ w) · ∞ is not: both are the rule's answer
+    # Σ (w · ∞) is NaN for weights of either sign, and (Σ w) · ∞ is not: both are the rule's answer
+    if mode.name not in FORWARD:
         expected = [np.where(_are_poles(x, y), x, y) for x, y in zip(found, expected, strict=True)]
         if any(map(_has_nans, found)) and _may_skip_infinities(subject):
             expected = [np.where(x != x, x, y) for x, y in zip(found, expected, strict=True)]

@@ -78,9 +78,8 @@ class Lockstep:
     def __init__(self, patience: float = 30.0) -> None:
         self.patience = patience
         self.rows_of_threads: dict[int, _Row] = {}
-        self.sizes: dict[
-            str, int
-        ] = {}  # axes within which a function is made, without rows: all places have equal values
+        # axes within which a function is made, without rows: all places have equal values
+        self.sizes: dict[str, int] = {}
 
     @property
     def row(self) -> _Row | None:

@@ -285,9 +285,8 @@ def _few(subject: Subject) -> bool:
 
 
 def _exact(subject: Subject) -> bool:
-    if (
-        subject.denormals or subject.has_rules
-    ):  # a step of a difference is far larger; a rule is not the values' derivative
+    # a step of a difference is far larger; a rule is not the values' derivative
+    if subject.denormals or subject.has_rules:
         return False
     return subject.differentiable and subject.precise and not subject.specials and not subject.surrogates
 
@@ -313,9 +312,8 @@ HOT = "with patch('nnc.trace.dynamic.routine.ENOUGH', 1e-9):  # routines are com
 )
 SECOND = "return nnc.jvp(lambda *xs: pulled(*xs)[1], tuple(floats), tuple([wave(x) for x in floats]))"
 SUMS = 1e-14  # of a few float64
-DIFFERENCES = (
-    1e-6  # of central differences with steps of 1e-5 in float64: 1e-10 of the step, and 1e-11 of rounding with a margin
-)
+# of central differences with steps of 1e-5 in float64: 1e-10 of the step, and 1e-11 of rounding with a margin
+DIFFERENCES = 1e-6
 STEPS = (
     ByDifferences(),
     ByDifferences(2e-5),
@@ -369,6 +367,5 @@ MODES = (
     Mode("dynamic graph", derived(PULLED, DYNAMIC), derived(PULLED, "f = pulled\n" + TWICE), applies=_finite),
     Mode("compiled routines", derived(PULLED, HOT), derived(PULLED, "f = pulled\n" + TWICE), applies=_finite),
 )  # fmt: skip
-FORWARD = frozenset(
-    mode.name for mode in MODES if mode.applies not in (_smooth, _smooth_on_gpu, _finite, _few, _exact)
-)  # they differentiate nothing
+# they differentiate nothing
+FORWARD = frozenset(mode.name for mode in MODES if mode.applies not in (_smooth, _smooth_on_gpu, _finite, _few, _exact))

@@ -16,8 +16,8 @@ import nnc
 import nnc.numpy as nnp
 from nnc import tree
 from nnc.array.array import as_value
+from nnc.array.promote import as_operand, astype, is_weak, with_weakness
 from nnc.base import dtypes
-from nnc.commands.promote import as_operand, astype, is_weak, with_weakness
 from nnc.errors import NncError
 from nnc.graph import find_interpreter
 from nnc.graph.dispatch import replaced_eager

@@ -26,13 +26,8 @@ _MODULES = {
     "nnp": nnp, "nnp.linalg": nnp.linalg, "nnp.fft": nnp.fft, "nn": nn, "random": draws, "nnc.optim": optim,
     **{module.__name__: module for module in _SCIPY},
 }  # fmt: skip
-_HOMES = (
-    "nnc.numpy",
-    "nnc.nn",
-    "nnc.random",
-    "nnc.scipy",
-    "nnc.optim",
-)  # these define public functions; they import more
+# these define public functions; they import more
+_HOMES = ("nnc.numpy", "nnc.nn", "nnc.random", "nnc.scipy", "nnc.optim")
 _LEFT_OUT = {
     "from_dlpack": "it takes memory of other libraries",
     "empty": "its elements are undefined",

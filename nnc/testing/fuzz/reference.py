@@ -19,8 +19,8 @@ from nnc.array.array import as_value, new_array
 from nnc.base import dtypes
 from nnc.base.context import with_mode
 from nnc.commands.elementwise import stop_gradient, with_slope
-from nnc.commands.facts import flops_of, moves_elements
 from nnc.commands.loop import run_graph
+from nnc.commands.properties import flops_of, moves_elements
 from nnc.commands.weakness import with_inherited_weakness
 from nnc.errors import NncError
 from nnc.graph import Command, Graph, infer_specs, reference
@@ -257,9 +257,8 @@ def _exact(
     for x, y, z in zip(again, results, moved, strict=True):
         same = ((x == y) | ((x != x) & (y != y))) if x.shape == y.shape else np.zeros(y.shape, bool)
         among = np.isin(_significands(z), given).all(-1) if x.shape == z.shape and is_inexact(y) else np.False_
-        if (
-            command not in scalar and not moves_elements(command) and is_inexact(y)
-        ):  # 1 + 1e-40 - 1 is 0 in wider dtypes, too
+        # 1 + 1e-40 - 1 is 0 in wider dtypes, too
+        if command not in scalar and not moves_elements(command) and is_inexact(y):
             among = among & (np.abs(y) >= epsilon(y.dtype) * max(map(largest, arrays), default=0.0))
         found.append(same & (few & _has_few_bits(y) | among))
     return found
@@ -308,14 +307,12 @@ def _with_errors(rng: np.random.Generator, x: NDArray, elementwise: bool) -> NDA
     eps = _UNITS * epsilon(x.dtype)
     wide = x.astype(np.complex128 if dtypes.is_complex(x.dtype) else np.float64)
     finite = np.isfinite(wide)
-    size = np.where(
-        wide == 0, 0, np.maximum(np.abs(wide), smallest_normal(x.dtype))
-    )  # denormal numbers have fewer bits
+    # denormal numbers have fewer bits
+    size = np.where(wide == 0, 0, np.maximum(np.abs(wide), smallest_normal(x.dtype)))
     if not elementwise:
         most = np.max(size, where=finite, initial=0.0)
-        size = np.full(
-            x.shape, most * max(x.shape, default=1) ** 0.5
-        )  # errors of sums grow with the root of their length
+        # errors of sums grow with the root of their length
+        size = np.full(x.shape, most * max(x.shape, default=1) ** 0.5)
     errors: Any = rng.uniform(-eps, eps, x.shape)
     if dtypes.is_complex(x.dtype):
         errors = errors + 1j * rng.uniform(-eps, eps, x.shape)

@@ -101,9 +101,8 @@ class Subject:
                 other = replace(self.program, inputs=inputs)
                 with suppress(Exception):  # sizes that stand in the program do not fit any more
                     if inputs != self.program.inputs and Subject.of(other) is not None:
-                        nnc.eval_shape(
-                            define(program_source(other))["program"], *(x.array() for x in inputs)
-                        )  # all branches
+                        # all branches
+                        nnc.eval_shape(define(program_source(other))["program"], *(x.array() for x in inputs))
                         found.append(other)
         return found[:4]
 

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from nnc.base import dtypes
-from nnc.commands.index_plan import GATHER_MODES, SCATTER_MODES
+from nnc.commands.index import GATHER_MODES, SCATTER_MODES
 from nnc.graph import TensorSpec
 from nnc.testing.fuzz.offer import Call, Offer, Source
 from nnc.testing.fuzz.program import Code

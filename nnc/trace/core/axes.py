@@ -19,7 +19,7 @@ from nnc.base.context import get_context
 from nnc.commands.collective import EQUALISING, psum, pvary
 from nnc.commands.control import inlines
 from nnc.commands.replay import pull_iterations
-from nnc.commands.roles import Loop, take_apart
+from nnc.commands.roles import NodeRoles, take_apart
 from nnc.commands.rules import is_differentiable
 from nnc.graph import Command, Graph, Node, Symbol, spec_of
 from nnc.graph.registry import effect
@@ -178,7 +178,7 @@ def axes_within(graph: Graph, known: Mapping[Symbol, Axes | None]) -> Known:
     return found
 
 
-def _of_loop(loop: Loop, known: Known) -> list[Axes | None]:
+def _of_loop(loop: NodeRoles, known: Known) -> list[Axes | None]:
     """Returns the axes of the results of loops, branches and calls. Carried values vary over the axes of any iteration: the
     least fixed point.
 

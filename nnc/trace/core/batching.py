@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from nnc.array.array import as_value
+from nnc.array.promote import with_weakness
 from nnc.base.context import get_context, new_level, set_context
 from nnc.base.dtypes import Weakness
 from nnc.base.source import user_source
-from nnc.commands.promote import with_weakness
 from nnc.errors import UnsupportedError, user_error
 from nnc.graph import Command, Graph, bind
 from nnc.graph.registry import batch

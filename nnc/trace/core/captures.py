@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from nnc.array.promote import as_operand
 from nnc.base.source import is_internal
-from nnc.commands.promote import as_operand
 from nnc.device.dlpack import is_foreign
 from nnc.errors import NncError, TreeError, user_error
 from nnc.errors.errors import shorten

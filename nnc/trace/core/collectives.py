@@ -14,12 +14,12 @@ from typing import Any, TypeVar
 import numpy as np
 
 from nnc.array.array import Array, as_value
+from nnc.array.promote import as_operand, is_weak, with_weakness
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
 from nnc.commands import collective
 from nnc.commands.elementwise import convert, mul, select
 from nnc.commands.index import gather, move_axis
-from nnc.commands.promote import as_operand, is_weak, with_weakness
 from nnc.commands.rules import check_axis, zeros
 from nnc.commands.shape import broadcast_to, reshape
 from nnc.errors import ArgumentError, ShapeError, user_error

@@ -42,7 +42,7 @@ def _base(x: Operand) -> Operand | None:
 
 
 def curve(roots: Roots, base: Operand, output: Any, tangent: Any, is_smooth: bool) -> tuple[Any, Curve]:
-    """Returns the tangent of a function of a root, with the part that the chain rule misses, and the facts about the function.
+    """Returns the tangent of a function of a root, with the part that the chain rule misses, and how the function came about.
 
     Args:
         tangent: that of the chain rule, or of a rule that knows the function to be smooth.

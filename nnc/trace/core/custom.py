@@ -8,9 +8,9 @@ from typing import Any, Concatenate, Generic, Self, overload
 
 from nnc import tree
 from nnc.array.array import as_value
+from nnc.array.promote import is_weak, with_weakness
 from nnc.base.context import activity, get_context
 from nnc.commands import control
-from nnc.commands.promote import is_weak, with_weakness
 from nnc.commands.rules import is_differentiable, lead, zeros
 from nnc.errors import (
     ArgumentError,
@@ -395,7 +395,7 @@ def _by_rule(
 def _batch_node(
     size: int, operands: tuple[Value, ...], batched: tuple[bool, ...], graphs: tuple[Graph, ...], rule: Rule, args: int
 ) -> tuple[tuple[Value, ...], tuple[bool, ...]]:
-    same = rule.facts.same_outputs(batched, len(graphs[0].outputs))
+    same = rule.along.same_outputs(batched, len(graphs[0].outputs))
     flags = rule.batched_arguments(batched, args)
     rows = [lead(size, x, b) if on else one_row(x, b) for x, b, on in zip(operands, batched, flags, strict=True)]
     params = {"rule": rule.batched(size, flags[:args], same), "args": args}

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from nnc.array.array import as_value
+from nnc.array.promote import is_weak
 from nnc.base.context import get_context, new_level, set_context
 from nnc.base.dtypes import Weakness
 from nnc.commands.collective import INDEX
-from nnc.commands.promote import is_weak
 from nnc.commands.rules import is_differentiable
 from nnc.trace.core.axes import NOWHERE, Axes, NamedAxis, axes_within, matched, union, vary, varying_over
 from nnc.trace.core.flat import name_of
@@ -23,9 +23,8 @@ from nnc.trace.core.specs import argument_spec
 from nnc.trace.core.staging import NamedStagingTrace, Staged
 
 Varying = Sequence[Axes | None]
-Settle = Callable[
-    [list[Axes | None]], list[Axes | None]
-]  # from the axes of results to those that they are made to vary over
+# from the axes of results to those that they are made to vary over
+Settle = Callable[[list[Axes | None]], list[Axes | None]]
 
 
 class Traced(NamedTuple):

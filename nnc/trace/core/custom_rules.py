@@ -17,15 +17,14 @@ from nnc.trace.core.pulls import apply_pull_only
 from nnc.trace.core.specs import argument_spec, outline
 from nnc.trace.core.subgraphs import one_row
 
-Push = Callable[
-    [Sequence[Any], Sequence[Any]], tuple[list[Any], list[Any]]
-]  # (primals, tangents) -> (outputs, tangents)
+# (primals, tangents) -> (outputs, tangents)
+Push = Callable[[Sequence[Any], Sequence[Any]], tuple[list[Any], list[Any]]]
 Pull = Callable[[Sequence[Any], Sequence[Any]], list[Any]]  # (residuals, cotangents) -> cotangents of the arguments
 Forward = Callable[[Sequence[Any]], tuple[list[Any], list[Any], Pull]]  # primals -> (outputs, residuals, pull)
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class RuleAxes:
     """The named axes of a rule, whose first arguments are the numbers of the place along these axes.
 
     Args:
@@ -39,8 +38,8 @@ class Facts:
     same: tuple[tuple[bool, ...], ...] = ()
 
     @classmethod
-    def of(cls, place: Place, over: Varying, outputs: Varying) -> Facts:
-        """Returns the facts about a rule whose arguments and outputs vary over these axes; None: over any."""
+    def of(cls, place: Place, over: Varying, outputs: Varying) -> RuleAxes:
+        """Returns the axes of a rule whose arguments and outputs vary over these axes; None: over any."""
         own: Varying = [frozenset((axis,)) for axis in place.axes]
         varying = tuple(tuple(found is None or axis in found for found in (*own, *over)) for axis in place.axes)
         same = tuple(tuple(found is not None and axis not in found for found in outputs) for axis in place.axes)
@@ -61,7 +60,7 @@ class JvpRule:
     """A forward rule; a tangent that is None is zero."""
 
     push: Push
-    facts: Facts = Facts()
+    along: RuleAxes = RuleAxes()
 
     def __call__(self, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         """Outputs and their tangents."""
@@ -77,7 +76,7 @@ class JvpRule:
             results = traced.evaluate(operands)
             return results[:count], fill(results[count:], moving)
 
-        return JvpRule(push, Facts.of(place, over, outputs))
+        return JvpRule(push, RuleAxes.of(place, over, outputs))
 
     def settled(self, place: Place, operands: Sequence[Any], over: Varying, found: Varying) -> list[Axes | None]:
         """Returns the axes over which outputs vary, where those of the function itself vary over `found`: a tangent may vary
@@ -143,7 +142,7 @@ class JvpRule:
             results = _rows(size, *found, [*same, *compress(same, moving)])
             return results[:count], fill(results[count:], moving)
 
-        return JvpRule(push, self.facts)
+        return JvpRule(push, self.along)
 
     def batched_arguments(self, batched: Sequence[bool], count: int) -> list[bool]:
         """Which operands have the batch axis."""
@@ -157,7 +156,7 @@ class VjpRule:
     """
 
     forward: Forward
-    facts: Facts = Facts()
+    along: RuleAxes = RuleAxes()
 
     def __call__(self, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         """Outputs, and tangents that can only be transposed."""
@@ -192,7 +191,7 @@ class VjpRule:
 
             return results[:number], [*primals[:count], *results[number:]], pull_placed
 
-        return VjpRule(forward, Facts.of(place, over, outputs))
+        return VjpRule(forward, RuleAxes.of(place, over, outputs))
 
     def settled(self, place: Place, operands: Sequence[Any], over: Varying, found: Varying) -> list[Axes | None]:
         """Returns the axes over which outputs vary, where those of the function itself vary over `found`: the rule's may vary
@@ -270,15 +269,15 @@ class VjpRule:
 
             return _rows(size, results[:count], found[:count], same), results[count:], pull_rows
 
-        return VjpRule(forward, self.facts)
+        return VjpRule(forward, self.along)
 
     def batched_arguments(self, batched: Sequence[bool], count: int) -> list[bool]:
         """Which operands are to have the batch axis: all of the `count` arguments that differ from row to row, so that each row has
         a cotangent of its own; those of the others that have it.
         """
-        axis = self.facts.mapped(batched)
-        varying = [True] * count if axis is None else self.facts.varying[axis]
-        places = self.facts.axes
+        axis = self.along.mapped(batched)
+        varying = [True] * count if axis is None else self.along.varying[axis]
+        places = self.along.axes
         return [*batched[:places], *varying[places:count], *batched[count:]]
 
 

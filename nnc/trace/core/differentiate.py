@@ -13,11 +13,11 @@ from typing import Any, Concatenate, Literal, Unpack, overload
 import nnc.trace.rules  # noqa: F401  (registers the rules of all commands)
 from nnc import tree
 from nnc.array.array import Array, as_value, settled
+from nnc.array.promote import dtype_of, is_weak, with_weakness
 from nnc.base import dtypes
 from nnc.base.context import activity, get_context
 from nnc.calls.spelling import spelled
 from nnc.commands import elementwise
-from nnc.commands.promote import dtype_of, is_weak, with_weakness
 from nnc.commands.rules import zeros
 from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError, user_error
 from nnc.errors.tracebacks import api_boundary

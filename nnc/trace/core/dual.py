@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nnc.array.array import as_value
+from nnc.array.promote import with_weakness
 from nnc.base import dtypes
 from nnc.base.context import get_context, new_level, set_context
 from nnc.base.source import SourceLine, user_source
-from nnc.commands.promote import with_weakness
 from nnc.errors import UnsupportedError, user_error
 from nnc.graph import Command, Graph, TensorSpec, bind, spec_of
 from nnc.graph.registry import derivative

@@ -1,7 +1,6 @@
 """The interpreter at the bottom: runs commands on concrete arrays at once, with the best kernel that takes them.
 
-Facts of a call that depend on specs and parameters alone (the specs of the results, the kernel) are found once and kept as a
-`Plan`.
+A call's `Plan` holds all that depends on specs and parameters alone, such as the kernel. It is made once, and kept.
 """
 
 from __future__ import annotations
@@ -56,8 +55,8 @@ class Plan:
     outputs: tuple[TensorSpec, ...]
     run: Callable[[Arrays], Sequence[NDArray]]
     function: Callable[..., Any] | None = None  # the function that `run` calls, where that is one call of NumPy
-    facts: tuple[Any, ...] = ()  # the registry's answer when the plan was made
-    known: dict[Any, Any] = field(default_factory=dict)  # facts that others cache about it, for as long as it lives
+    registered: tuple[Any, ...] = ()  # the registry's answer when the plan was made
+    known: dict[Any, Any] = field(default_factory=dict)  # answers that others cache for it, for as long as it lives
 
 
 class EagerInterpreter:
@@ -101,7 +100,7 @@ def find_plan(
         except TypeError:  # a parameter without a hash, or a function
             return _make_plan(command, specs, params, ())
     plan = _known_plan(command, specs, static)
-    if plan.facts[0] is not kernel.so_far(command) or plan.facts[1] is not reference.get(command, None):
+    if plan.registered[0] is not kernel.so_far(command) or plan.registered[1] is not reference.get(command, None):
         _known_plan.cache_clear()  # a backend or another reference has been added since
         plan = _known_plan(command, specs, static)
     return plan
@@ -169,8 +168,8 @@ def _make_plan(
     nbytes = sum(spec.nbytes for spec in outputs)
     if nbytes >= LARGE and command not in alias:
         run, function = _if_allowed(run, nbytes), None
-    facts = kernel.so_far(command), reference.get(command, None)  # after the backends are loaded
-    return Plan(command, specs, params, graphs, outputs, run, function, facts)
+    registered = kernel.so_far(command), reference.get(command, None)  # after the backends are loaded
+    return Plan(command, specs, params, graphs, outputs, run, function, registered)
 
 
 def _if_allowed(run: Callable[[Arrays], Sequence[NDArray]], nbytes: int) -> Callable[[Arrays], Sequence[NDArray]]:

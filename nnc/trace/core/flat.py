@@ -16,8 +16,8 @@ import numpy as np
 
 from nnc import tree
 from nnc.array.array import Array, ArrayMethods, as_value
+from nnc.array.promote import as_operand, is_weak, with_weakness
 from nnc.base.source import short_path
-from nnc.commands.promote import as_operand, is_weak, with_weakness
 from nnc.device.dlpack import is_foreign
 from nnc.errors import ArgumentError, ArgumentTypeError, InternalError, NncError, user_error
 from nnc.errors.errors import shorten

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, overload
 
+import numpy as np
+
 from nnc import tree
 from nnc.array.array import Array
+from nnc.array.promote import as_operand, as_shown, to_dtype
+from nnc.base import dtypes
 from nnc.base.context import get_context
 from nnc.base.source import SourceLine, user_source
-from nnc.commands.host import METHODS, WHERE, NDArray, Specs, checked_result
+from nnc.commands.host import METHODS, WHERE, NDArray, Specs
 from nnc.commands.host import pure_callback as command
-from nnc.commands.promote import as_shown, to_dtype
-from nnc.errors import ArgumentTypeError, TreeError, user_error
+from nnc.errors import ArgumentTypeError, DTypeError, ShapeError, TreeError, user_error
 from nnc.errors.errors import check_choice
 from nnc.errors.tracebacks import api_boundary
 from nnc.graph import TensorSpec
@@ -93,7 +96,7 @@ def pure_callback(
         leaves = _leaves_like(outline, result, name, source)
         paths = outline.paths()
         return [
-            checked_result(x, spec, name, path, source) for x, spec, path in zip(leaves, wanted, paths, strict=True)
+            _checked_result(x, spec, name, path, source) for x, spec, path in zip(leaves, wanted, paths, strict=True)
         ]
 
     found = command(*map(as_shown, flat.dynamic), function=call_back, results=results, method=vmap_method, name=name)
@@ -121,3 +124,41 @@ def _leaves_like(outline: FlatTree, result: Any, name: str, source: SourceLine |
         fix = "return the announced containers, with a NumPy array for each leaf; lists of numbers are containers."
         raise user_error(TreeError, WHERE, problem, operands=operands, source=source, fix=fix)
     return leaves
+
+
+def _checked_result(x: Any, spec: TensorSpec, name: str, path: str, source: SourceLine | None) -> NDArray:
+    """Returns a new array of a result, of the announced shape and dtype; Python numbers take the dtype.
+
+    Args:
+        x: a leaf of the function's result.
+        spec: the spec that was announced for it.
+        name: the function's name.
+        path: the path of the leaf within the result.
+        source: the user's line that announced the result.
+
+    Raises:
+        ArgumentTypeError: the leaf is no array and no number.
+        ShapeError, DTypeError: the leaf has another shape or dtype.
+    """
+    leaf = f"the result of {name}" + (f" at {path}" if path else "")
+    if dtypes.is_scalar(x) and spec.shape == () and dtypes.promote_weak(spec.dtype, x) == spec.dtype:
+        try:
+            return np.array(x, spec.dtype)
+        except OverflowError:
+            problem = f"{leaf} is {x}, which {spec.dtype.name} does not hold."
+            fix = "announce a wider dtype in result_shape_dtypes."
+            raise user_error(DTypeError, WHERE, problem, source=source, fix=fix) from None
+    if not (dtypes.is_scalar(x) or hasattr(x, "shape")):
+        problem = f"{leaf} is a {type(x).__name__}, not an array."
+        fix = "return a NumPy array: np.asarray(result)."
+        raise user_error(ArgumentTypeError, WHERE, problem, source=source, operands={"announced": spec}, fix=fix)
+    array = np.array(x if isinstance(x, (np.ndarray, np.generic)) else as_operand(x, name, "result"), order="C")
+    if array.shape != spec.shape:
+        problem = f"{leaf} has shape {array.shape}, result_shape_dtypes announces {spec.shape}."
+        fix = "announce the shape that the function returns; under nnc.vmap it depends on vmap_method."
+        raise user_error(ShapeError, WHERE, problem, source=source, fix=fix)
+    if array.dtype != spec.dtype:
+        problem = f"{leaf} has dtype {array.dtype}, result_shape_dtypes announces {spec.dtype.name}."
+        fix = f"return result.astype({spec.dtype.name!r}), or announce {array.dtype}."
+        raise user_error(DTypeError, WHERE, problem, source=source, fix=fix)
+    return np.asarray(array, spec.dtype)

@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from nnc.array.array import as_value
+from nnc.array.promote import is_weak
 from nnc.base.context import get_context, set_context
 from nnc.commands.collective import INDEX
-from nnc.commands.promote import is_weak
 from nnc.errors import ArgumentError, ArgumentTypeError, TraceError, UnboundAxisError, user_error
 from nnc.graph import Graph
 from nnc.trace.core.axes import NOWHERE, Axes, NamedAxis, collectives_over, names_of, union, varying_over

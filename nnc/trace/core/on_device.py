@@ -16,6 +16,7 @@ import numpy as np
 from nnc import tree as trees
 from nnc.array.array import Array, as_command_operand, as_value
 from nnc.array.device_array import DeviceArray, fresh_memory, new_device_array, note_transfer
+from nnc.array.promote import as_operand
 from nnc.base.bounded import BoundedCache
 from nnc.base.context import LOCATORS, get_context, set_context
 from nnc.base.dtypes import TAPE
@@ -23,7 +24,6 @@ from nnc.base.options import waits_in_each_call
 from nnc.base.source import user_source
 from nnc.calls.specialise import set_layers
 from nnc.commands.debug import raise_unless_finite
-from nnc.commands.promote import as_operand
 from nnc.commands.rules import SILENT_EFFECTS
 from nnc.commands.weakness import with_inherited_weakness
 from nnc.device import (  # fmt: skip
@@ -70,9 +70,8 @@ class DeviceInterpreter:
 
     def __init__(self, device: Accelerator) -> None:
         self.device, self._staging = device, Staging(device)
-        self.follows_calls = (
-            kind_of(device.name) != CPU
-        )  # it has printed kernels; else the CPU's run on the device's memory
+        # it has printed kernels; else the CPU's run on the device's memory
+        self.follows_calls = kind_of(device.name) != CPU
         self._numbers = BoundedCache[Any, DeviceArray](_NUMBERS)
 
     def process(

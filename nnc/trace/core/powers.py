@@ -18,7 +18,7 @@ from nnc.base import dtypes
 from nnc.commands import elementwise as ew
 from nnc.commands.constants import full_like
 from nnc.commands.contract import dot
-from nnc.commands.facts import element_as
+from nnc.commands.properties import element_as
 from nnc.commands.reduce import reduce_sum
 from nnc.commands.rules import Gathered, add_tangents, root_of
 from nnc.commands.special import erf
@@ -75,7 +75,7 @@ class Curve(NamedTuple):
 
 
 Origin = Root | Power | Sum | Curve | None
-"""The facts about a dual tracer that derivatives at 0 ask for."""
+"""How a dual tracer was made, as derivatives at 0 need to know."""
 
 
 class Operand(NamedTuple):
@@ -162,7 +162,7 @@ class Roots(NamedTuple):
         return bind(dot, [products, full_like(products, 1)], dict(self.params), ())[0]
 
     def origin(self) -> Origin:
-        """Returns the facts about the result."""
+        """Returns how the result was made."""
         command, operands = self.command, self.operands
         if command in root_of:
             order, rule = root_of[command]
@@ -210,8 +210,8 @@ def _tangent_of_product(x: Operand, y: Operand) -> Any:
     if smooth is None or not base.equals(other):
         return NotImplemented
     by_x, by_y = (None if t is None else ew.safe_mul(t, z) for t, z in ((x.tangent, y.primal), (y.tangent, x.primal)))
-    usual, facts = add_tangents(by_x, by_y), _finfo(base.primal.spec.dtype)
-    small = min(float(facts.tiny) ** (2 / 3), float(facts.eps) ** 2)  # where derivatives of the root overflow
+    usual, limits = add_tangents(by_x, by_y), _finfo(base.primal.spec.dtype)
+    small = min(float(limits.tiny) ** (2 / 3), float(limits.eps) ** 2)  # where derivatives of the root overflow
     near_zero = ew.less(ew.square(base.primal), full_like(base.primal, small))
     return ew.select(near_zero, ew.safe_mul(smooth, first() * second()), _or_zeros(usual, base))
 

@@ -58,9 +58,8 @@ def _pull_only_transpose(
     filled = fill_cotangents(outputs, cotangents)
     reached = Reached(lambda cts: graphs[0].evaluate([*cts, *operands[count:]]) if graphs else pull(cts))
     some_are_zero = leaves_out and any(ct is None for ct in cotangents)
-    found = (
-        run_jvp(reached, filled, cotangents)[1] if some_are_zero else reached(*filled)
-    )  # a linear map is its own derivative
+    # a linear map is its own derivative
+    found = run_jvp(reached, filled, cotangents)[1] if some_are_zero else reached(*filled)
     pulled = (ct if isinstance(x, Linear) else None for ct, x in zip(reached.fill(found), operands, strict=False))
     return (*pulled, *[None] * (len(operands) - count))
 

@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
+from nnc.array.promote import NUMBERS_FIT, is_weak
 from nnc.base import dtypes
 from nnc.base.context import with_mode
 from nnc.base.silence import silently
 from nnc.calls.assume import Assumptions
 from nnc.commands.elementwise import convert
 from nnc.commands.fit import fit
-from nnc.commands.promote import NUMBERS_FIT, is_weak
 from nnc.graph import Graph, Symbol, TensorSpec, spec_of
 from nnc.graph.registry import effect
 from nnc.trace.core.eager_call import Cast, run_of
@@ -41,7 +41,7 @@ class SpecialisedCall:
     weak: dtypes.Weakness
     casts: tuple[Cast | None, ...]
     run: Run
-    known: dict[Any, Any] = field(default_factory=dict)  # facts that others cache about it, for as long as it lives
+    known: dict[Any, Any] = field(default_factory=dict)  # answers that others cache for it, for as long as it lives
 
 
 def specialise(

@@ -10,10 +10,10 @@ from functools import wraps
 from typing import Any, overload
 
 from nnc.array.array import Array, as_value
+from nnc.array.promote import astype, dtype_of, is_weak, to_dtype, with_weakness
 from nnc.base import dtypes
 from nnc.base.context import activity
 from nnc.base.garbage import collection_paused
-from nnc.commands.promote import astype, dtype_of, is_weak, to_dtype, with_weakness
 from nnc.errors import ShapeError, TraceError, user_error
 from nnc.errors.tracebacks import api_boundary
 from nnc.graph import Graph, TensorSpec, spec_of

@@ -15,7 +15,7 @@ from typing import Any
 from nnc.base import dtypes
 from nnc.commands import elementwise as ew
 from nnc.commands.control import checkpoint, isolated
-from nnc.commands.roles import Carry, Loop, Read, Yield, branches, take_apart
+from nnc.commands.roles import Carry, NodeRoles, Read, Yield, branches, take_apart
 from nnc.commands.rules import root_of
 from nnc.graph import Command, Graph, Node, Symbol, bind, spec_of
 from nnc.graph.builder import infer_specs
@@ -52,7 +52,7 @@ class _Extension:
         handed: result -> its square, a new result.
     """
 
-    def __init__(self, loop: Loop, roots: Set[Symbol]) -> None:
+    def __init__(self, loop: NodeRoles, roots: Set[Symbol]) -> None:
         self.loop, self.roots = loop, roots
         self.taken: dict[Symbol, Symbol] = {}
         self.handed: dict[Symbol, Symbol] = {}
@@ -121,7 +121,7 @@ class _Extension:
         return square
 
 
-def _parts(node: Node) -> Loop | None:
+def _parts(node: Node) -> NodeRoles | None:
     return branches(node, 0) if node.command in (checkpoint, isolated) else take_apart(node)
 
 
@@ -141,7 +141,7 @@ def _has_roots(graph: Graph) -> bool:
     return any(x.command in root_of for x in graph.walk())
 
 
-def _roots_within(loop: Loop, roots: Set[Symbol]) -> list[set[Symbol]]:
+def _roots_within(loop: NodeRoles, roots: Set[Symbol]) -> list[set[Symbol]]:
     """Returns the symbols of each sub-graph that may be square roots, also those that become one in a later iteration."""
     carried = {x.inner for x in loop.carries if x.operand in roots}
     while True:

@@ -132,9 +132,8 @@ class _Site:
         symbols = trace.inline(call.graph, [*self.symbols, *call.others], source)
         if call.linear is None and call.layout == 0 and call.results[0][1] is None:
             return StagedTracer(trace, symbols[0], source, call.results[0][0])  # one new value, as most calls have it
-        weak = itertools.chain(
-            [kind for kind, _ in call.results], itertools.repeat(False)
-        )  # residuals are behind results
+        # residuals are behind results
+        weak = itertools.chain([kind for kind, _ in call.results], itertools.repeat(False))
         made = [StagedTracer(trace, symbol, source, kind) for symbol, kind in zip(symbols, weak, strict=False)]
         tangents: Sequence[StagedTracer | None] = [None] * len(made)
         if call.linear is not None:

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from nnc.array.array import Array, as_value
+from nnc.array.promote import WeakScalar, astype
 from nnc.base import dtypes
 from nnc.base.context import Context, get_context, set_context
 from nnc.base.dtypes import TAPE
 from nnc.base.source import SourceLine, user_source
-from nnc.commands.promote import WeakScalar, astype
 from nnc.commands.rules import is_differentiable
 from nnc.commands.shape import broadcast_to
 from nnc.commands.weakness import with_inherited_weakness

@@ -23,12 +23,12 @@ import numpy as np
 
 from nnc.array.array import Array, as_command_operand, asarray, new_array, settled
 from nnc.array.device_array import DeviceArray
+from nnc.array.promote import as_operand
 from nnc.base.bounded import BoundedCache
 from nnc.base.context import get_context, observes_commands, with_mode
 from nnc.base.fork import new_lock
 from nnc.calls.specialise import set_layers
 from nnc.commands import elementwise as ew
-from nnc.commands.promote import as_operand
 from nnc.commands.weakness import with_inherited_weakness
 from nnc.device import CPU
 from nnc.device.dlpack import is_foreign
@@ -557,9 +557,8 @@ def device_of(arrays: Sequence[Array], ambient: DeviceInterpreter | None = None)
     CPU.
     """
     owners = (x.owner for x in arrays if isinstance(x, DeviceArray))
-    found: DeviceInterpreter | None = next(
-        (owner for owner in owners if owner is not None), None
-    )  # none of a donated array
+    # none of a donated array
+    found: DeviceInterpreter | None = next((owner for owner in owners if owner is not None), None)
     return ambient if found is None and not any(x.ndim for x in arrays) else found
 
 

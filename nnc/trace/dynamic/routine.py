@@ -20,7 +20,7 @@ import numpy as np
 
 from nnc.array.array import Array, new_array
 from nnc.base.source import user_source
-from nnc.commands.facts import moves_elements
+from nnc.commands.properties import moves_elements
 from nnc.commands.random import random_bits
 from nnc.errors import NncError
 from nnc.graph import Graph, Node, Symbol, TensorSpec

@@ -214,9 +214,8 @@ def _transpose(
     index, rest = operands[0], operands[1:]
     flags, wanted = tuple(isinstance(x, Linear) for x in rest), flags_of(cotangents)
     fixed = [x for x in rest if not isinstance(x, Linear)]
-    reached: list[
-        Flags
-    ] = []  # by each branch: operands that no branch reaches get no zeros, as zero times infinity is not zero
+    # by each branch: operands that no branch reaches get no zeros, as zero times infinity is not zero
+    reached: list[Flags] = []
 
     def branch(graph: Graph) -> Staged:
         linear = tuple(compress(graph.inputs, flags))

@@ -10,12 +10,12 @@ import numpy as np
 
 from nnc import tree
 from nnc.array.array import Array, as_value
+from nnc.array.promote import as_operand, astype, is_weak, with_weakness
 from nnc.base import dtypes
 from nnc.base.context import activity
 from nnc.calls.spelling import spelled
 from nnc.commands.elementwise import convert, maximum, minimum, select
 from nnc.commands.loop import case_of as case_command
-from nnc.commands.promote import as_operand, astype, is_weak, with_weakness
 from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, user_error
 from nnc.errors.errors import check_choice
 from nnc.errors.tracebacks import api_boundary

@@ -7,8 +7,8 @@ from typing import Any
 
 from nnc import tree
 from nnc.array.array import as_value
+from nnc.array.promote import as_operand, astype, is_weak, shown_spec, with_weakness
 from nnc.base import dtypes
-from nnc.commands.promote import as_operand, astype, is_weak, shown_spec, with_weakness
 from nnc.errors import ShapeError, TreeError, user_error
 from nnc.graph import TensorSpec
 from nnc.graph.rules import Value

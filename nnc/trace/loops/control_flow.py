@@ -10,13 +10,13 @@ import numpy as np
 
 from nnc import tree
 from nnc.array.array import Array, as_value
+from nnc.array.promote import as_operand, astype, is_weak, with_weakness
 from nnc.base import dtypes
 from nnc.base.context import activity
 from nnc.calls.spelling import spelled
 from nnc.commands.elementwise import convert
 from nnc.commands.index import move_axis
 from nnc.commands.loop import ITERATION, while_
-from nnc.commands.promote import as_operand, astype, is_weak, with_weakness
 from nnc.commands.replay import check_strategy
 from nnc.commands.rules import check_axis
 from nnc.commands.shape import concatenate, flip, reshape, slice_, slice_axis

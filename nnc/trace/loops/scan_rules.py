@@ -395,9 +395,8 @@ def _scan_batch(
     def row_spec(spec: TensorSpec, on: bool) -> TensorSpec:
         return spec.update(shape=(size, *spec.shape)) if on else spec
 
-    while (
-        True
-    ):  # until no carried value is found to have the batch axis, mostly once: nested loops are traced each time
+    # until no carried value is found to have the batch axis, mostly once: nested loops are traced each time
+    while True:
         every = (False, *map(bool, b.xs), *flags, *map(bool, b.captured))
         specs = [row_spec(s, on) for s, on in zip(graph.input_specs, every, strict=True)]
         staged = stage(body, [*specs, *(TensorSpec((size,), dtypes.int64) for _ in counts)], name=graph.name)

@@ -257,9 +257,8 @@ def _while_batch(
         return spec.update(shape=(size, *spec.shape)) if on else spec
 
     counter = TensorSpec((size,), dtypes.int64)
-    while (
-        True
-    ):  # until no carried value is found to have the batch axis, mostly once: nested loops are traced each time
+    # until no carried value is found to have the batch axis, mostly once: nested loops are traced each time
+    while True:
         flags = (True,) * carries if per_row else flags
         specs = [row_spec(s, on) for s, on in zip(own.input_specs, (False, *flags, *captured), strict=True)]
         staged = stage(

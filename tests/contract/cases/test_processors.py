@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from nnc.backends.choose import candidate_kernels
 from nnc.backends.cpu.compiler.engine import Engine
-from nnc.backends.numpy_ref import candidate_kernels
 from nnc.backends.onednn.library import library, loaded
 from nnc.base.libraries import openblas_kernels
 from nnc.base.machine import CPUS, processor

@@ -16,7 +16,7 @@ import pytest
 import nnc
 from nnc.array.array import Array
 from nnc.base import dtypes
-from nnc.commands.rules import in_place_facts
+from nnc.commands.rules import in_place_of
 from nnc.graph import (
     COMMANDS,
     GraphBuilder,
@@ -230,7 +230,7 @@ def test_the_command_does_not_write_to_its_operands(row: Sample) -> None:
 def test_results_take_the_memory_of_operands_that_are_as_large() -> None:
     fitting: dict[tuple[str, int, int], bool] = {}
     for row in SAMPLES:
-        facts = in_place_facts(command(row.command), row.params)
+        facts = in_place_of(command(row.command), row.params)
         specs = tuple(TensorSpec(np.shape(x), np.asarray(x).dtype) for x in row.operands)
         outputs = infer_specs(command(row.command), specs, row.params)
         for i, j in facts.overwrite:

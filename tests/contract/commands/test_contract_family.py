@@ -11,7 +11,8 @@ import pytest
 
 import nnc
 import nnc.numpy as nnp
-from nnc.commands.contract import dot, matmul
+from nnc.array.matmul import matmul
+from nnc.commands.contract import dot
 from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError
 from nnc.graph import TensorSpec, attribute, infer
 from nnc.numpy import contractions

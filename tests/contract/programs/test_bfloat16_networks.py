@@ -11,8 +11,8 @@ import pytest
 import nnc
 import nnc.numpy as nnp
 from nnc import nn, tree
+from nnc.backends.choose import choose_kernel
 from nnc.backends.cpu.compiler.jit import compiler
-from nnc.backends.numpy_ref import choose_kernel
 from nnc.backends.onednn.library import library
 from nnc.base import dtypes
 from nnc.base.options import Options

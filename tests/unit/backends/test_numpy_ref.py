@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import nnc  # noqa: F401  (registers every command)
-from nnc.backends.numpy_ref import choose_kernel, reference_kernel
+from nnc.backends.choose import choose_kernel
+from nnc.backends.numpy_ref import reference_kernel
 from nnc.base.dtypes import BY_NAME
 from nnc.commands.rules import ufunc_of
 from nnc.errors import BackendError, InternalError, NncError

@@ -21,7 +21,7 @@ from nnc.backends.onednn import library
 from nnc.backends.onednn.matmul import matmul_native
 from nnc.backends.products import gemm_of, product_of
 from nnc.base import dtypes
-from nnc.device.target import Target
+from nnc.base.target import Target
 from nnc.graph import TensorSpec, command, reference
 from nnc.lower.plan.stages import Step, View
 from tests.figures import HERE, with_figures

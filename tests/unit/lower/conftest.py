@@ -11,7 +11,7 @@ import pytest
 
 import nnc  # noqa: F401  (registers every command)
 from nnc.array.array import Array
-from nnc.backends.numpy_ref import choose_kernel
+from nnc.backends.choose import choose_kernel
 from nnc.base.options import Options
 from nnc.compiled.pipeline import lower
 from nnc.graph import Graph

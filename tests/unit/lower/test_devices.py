@@ -17,9 +17,9 @@ from nnc.backends.loaded import candidate_kernels, choose_kernel, compiler
 from nnc.backends.numpy_ref import reference_kernel
 from nnc.backends.onednn.library import library
 from nnc.base.options import Options
+from nnc.base.target import Target
 from nnc.compiled.pipeline import lower, plan
 from nnc.device import machine_of_device
-from nnc.device.target import Target
 from nnc.graph import Command, Graph, Kernel, TensorSpec, add_kernel, command, kernel, reference
 from nnc.run.kernel_queue import settled
 

@@ -14,9 +14,9 @@ import nnc
 import nnc.numpy as nnp
 from nnc.backends.loaded import choose_kernel, compiler
 from nnc.base.options import Options
+from nnc.base.target import Target
 from nnc.compiled.pipeline import lower
 from nnc.device import machine_of, machine_of_device
-from nnc.device.target import Target
 from nnc.device.targets import cache_sizes
 from nnc.device.targets.gpu import gpu_target
 from nnc.run.program import Program

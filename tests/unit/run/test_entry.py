@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 import nnc
 import nnc.numpy as nnp
-from nnc.backends.numpy_ref import choose_kernel
+from nnc.backends.choose import choose_kernel
 from nnc.base.options import Options
 from nnc.compiled.pipeline import lower
 from nnc.errors import ArgumentError, InternalError, OutOfBoundsError, user_error

@@ -15,8 +15,8 @@ import nnc.numpy as nnp
 import nnc.run.store.stored as stored
 from nnc.backends.loaded import choose_kernel, compiler
 from nnc.base.options import Options
+from nnc.base.target import Target
 from nnc.compiled.pipeline import lower
-from nnc.device.target import Target
 from nnc.errors import InternalError
 from nnc.graph import Command, Graph, Kernel, TensorSpec, run_passes
 from nnc.lower.kernels.native import Native

@@ -67,9 +67,8 @@ class Objects:
         if workers < 2 or self.engine.is_apart:
             yield from (make() for make in makers)
             return
-        with ThreadPoolExecutor(
-            workers
-        ) as pool:  # gone afterwards: forks of the process would wait for threads that they lack
+        # gone afterwards: forks of the process would wait for threads that they lack
+        with ThreadPoolExecutor(workers) as pool:
             yield from undisturbed(lambda: pool.map(lambda make: make(), makers))
 
     def _find(self, text: str, recipe: Recipe) -> bytes | None:

@@ -26,8 +26,8 @@ import numpy as np
 from nnc.array.array import Array
 from nnc.base.fork import reset_after_fork
 from nnc.base.machine import available_memory
+from nnc.base.target import Memory
 from nnc.device.cpu import aligned_bytes
-from nnc.device.target import Memory
 from nnc.lower.plan.stages import NDArray
 from nnc.run.background import in_background
 from nnc.run.native_frame import CallMemory

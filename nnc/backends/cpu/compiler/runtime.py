@@ -20,8 +20,8 @@ from nnc.backends.cpu.threads.threads import Openmp
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
 from nnc.base.machine import address_of
+from nnc.base.target import Target
 from nnc.device import machine_of_device
-from nnc.device.target import Target
 from nnc.lower.kernels.builder import Code, Value, scalar_type
 
 _SERIAL_LOOPS = (

@@ -12,7 +12,7 @@ from typing import Any
 
 from nnc.backends.printer import Part, Printer, add_native, looping, over_vectors
 from nnc.base import dtypes
-from nnc.device.target import Target
+from nnc.base.target import Target
 from nnc.graph import TensorSpec
 from nnc.lower.kernels.axes import Axes
 from nnc.lower.kernels.builder import Code, Value

@@ -13,8 +13,8 @@ from nnc.backends.native_runs import run_native
 from nnc.backends.printer import Bound, Printer, grain_of, in_blocks, load_parts, longest, over, store_parts
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
+from nnc.base.target import Target
 from nnc.device import CPU
-from nnc.device.target import Target
 from nnc.graph import Graph, Kernel, Node, Symbol, TensorSpec
 from nnc.lower.kernels.axes import Axes
 from nnc.lower.kernels.builder import Code, Value

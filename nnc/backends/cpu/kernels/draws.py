@@ -20,9 +20,9 @@ from nnc.backends.native_runs import run_native
 from nnc.backends.numpy_ref import Arrays, Params, reference_kernel
 from nnc.backends.printer import Printer, add_native, grain_of, over
 from nnc.base import dtypes
+from nnc.base.target import Target
 from nnc.commands.rules import same_bits
 from nnc.device import CPU
-from nnc.device.target import Target
 from nnc.graph import Command, Graph, Kernel, Node, Symbol, TensorSpec, add_kernel
 from nnc.graph.kernels import KernelFactory
 from nnc.lower.kernels.axes import Axes

@@ -10,9 +10,9 @@ from nnc.backends.moves import fill_box
 from nnc.backends.numpy_ref import reference_kernel, run_by_graph
 from nnc.backends.printer import Printer, constant_bytes
 from nnc.base import dtypes
+from nnc.base.target import Target
 from nnc.commands.constants import full
 from nnc.device import CPU
-from nnc.device.target import Target
 from nnc.graph import Graph, Kernel, Node, Symbol, TensorSpec, add_kernel
 from nnc.graph.kernels import KernelFactory
 from nnc.lower.kernels.llvm import KernelPrinter, print_graph

@@ -21,8 +21,8 @@ from nnc.backends.cpu.kernels.moves.indexed import convert_whole
 from nnc.backends.printer import Bound, Printer, add_native, grain_of, minus, times
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
+from nnc.base.target import Target
 from nnc.commands.windows import spatial_axes
-from nnc.device.target import Target
 from nnc.graph import TensorSpec, command, infer_specs
 from nnc.lower.kernels.builder import Code, Slot, Value, has_code
 from nnc.lower.kernels.native import Native

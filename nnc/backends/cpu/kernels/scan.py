@@ -16,8 +16,8 @@ from typing import Any
 from nnc.backends.printer import Bound, Part, Printer, add_native, over, over_vectors
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
+from nnc.base.target import Target
 from nnc.commands.rules import Reduction, cumulative
-from nnc.device.target import Target
 from nnc.graph import Command, TensorSpec
 from nnc.lower.kernels.axes import Axes
 from nnc.lower.kernels.builder import Code, Slot, Value

@@ -35,7 +35,7 @@ from typing import NamedTuple
 
 from nnc.backends.cpu.compiler.engine import LoadedObjects
 from nnc.backends.cpu.compiler.float_mode import float_mode_text
-from nnc.device.target import Threads
+from nnc.base.target import Threads
 
 WORK, WAKE = "nnc_work", "nnc_wake"
 POOL_EXPORTS = (WORK, WAKE)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nnc.backends.cpu.threads.pool import pool_text
-from nnc.device.target import Threads
+from nnc.base.target import Threads
 
 _EXTERNAL = "@nnc_{} = external global i32"
 _TEXT = """

@@ -17,7 +17,7 @@ from nnc.backends.cuda.kernels.code import GpuCode
 from nnc.backends.cuda.kernels.layout import choose_row_threads
 from nnc.backends.cuda.kernels.registry import add_printed
 from nnc.base import dtypes
-from nnc.device.target import GpuTarget
+from nnc.base.target import GpuTarget
 from nnc.graph import TensorSpec
 from nnc.lower.kernels.axes import Axes
 from nnc.lower.kernels.builder import Carried, Value

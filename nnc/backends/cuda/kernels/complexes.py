@@ -16,7 +16,7 @@ from nnc.backends.cuda.kernels.nests import print_node
 from nnc.backends.cuda.kernels.registry import Series, add_printed
 from nnc.backends.cuda.kernels.units import each_unit, one_launch, places_of
 from nnc.base import dtypes
-from nnc.device.target import GpuTarget
+from nnc.base.target import GpuTarget
 from nnc.graph import Command, TensorSpec, infer_specs
 from nnc.graph.registry import scalar
 from nnc.lower.kernels.axes import Axes

@@ -11,10 +11,10 @@ from nnc.backends.cuda.kernels.registry import Print, Series, add_printed
 from nnc.backends.numpy_ref import reference_kernel
 from nnc.base import dtypes
 from nnc.base.dtypes import TAPE
+from nnc.base.target import GpuTarget
 from nnc.commands.constants import full
 from nnc.commands.rules import expansion, reduction
 from nnc.device import CUDA
-from nnc.device.target import GpuTarget
 from nnc.graph import Command, Kernel, TensorSpec, add_kernel
 from nnc.graph.kernels import KernelFactory
 from nnc.graph.registry import scalar

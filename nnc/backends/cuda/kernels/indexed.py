@@ -23,8 +23,8 @@ from nnc.backends.cuda.kernels.units import each_unit, in_vectors, one_launch, p
 from nnc.backends.cuda.kernels.writes import Writes, in_parts
 from nnc.base import dtypes
 from nnc.base.dtypes import TAPE, DType
+from nnc.base.target import GpuTarget
 from nnc.commands.index import fill_value, gather
-from nnc.device.target import GpuTarget
 from nnc.graph import TensorSpec
 from nnc.lower.kernels.axes import Axes, in_words, word_of
 from nnc.lower.kernels.indexed import COMBINE, Indexed

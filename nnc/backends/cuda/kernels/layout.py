@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from nnc.backends.cuda.kernels.code import GpuCode
 from nnc.backends.cuda.kernels.operands import Operands
 from nnc.base.dtypes import accumulator
-from nnc.device.target import GpuTarget, Grids
+from nnc.base.target import GpuTarget, Grids
 from nnc.lower.kernels.axes import Axes
 from nnc.lower.kernels.builder import Value
 from nnc.lower.kernels.domain import is_reduction

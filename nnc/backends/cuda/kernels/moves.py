@@ -13,9 +13,9 @@ from nnc.backends.copies import inner_part, joined, shown
 from nnc.backends.cuda.kernels.nests import print_node
 from nnc.backends.cuda.kernels.registry import Series, add_printed
 from nnc.base.dtypes import TAPE
+from nnc.base.target import GpuTarget
 from nnc.commands.elementwise import copy
 from nnc.device import CUDA
-from nnc.device.target import GpuTarget
 from nnc.graph import Command, TensorSpec, kernel
 from nnc.lower.kernels.axes import in_words, word_of
 from nnc.lower.kernels.launch import DeviceKernel

@@ -23,8 +23,8 @@ from nnc.backends.cuda.kernels.split import choose_parts, print_parts, sum_bytes
 from nnc.backends.cuda.kernels.transposes import find_tiles, print_tiles
 from nnc.backends.cuda.kernels.values import ThreadValues
 from nnc.backends.numpy_ref import run_by_graph
+from nnc.base.target import GpuTarget
 from nnc.device import CUDA
-from nnc.device.target import GpuTarget
 from nnc.graph import Command, Graph, Kernel, Node, Symbol, TensorSpec, add_kernel
 from nnc.graph.kernels import KernelFactory
 from nnc.lower.kernels.launch import DeviceKernel

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from nnc.device.target import GpuTarget, Grids
+from nnc.base.target import GpuTarget, Grids
 from nnc.graph import Graph, Symbol
 from nnc.lower.kernels.domain import is_gather
 from nnc.lower.kernels.kernel_ir import Nest, make_nest

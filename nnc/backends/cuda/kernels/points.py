@@ -10,7 +10,7 @@ from nnc.backends.cuda.kernels.code import GpuCode
 from nnc.backends.cuda.kernels.registry import add_printed
 from nnc.backends.cuda.kernels.units import one_launch
 from nnc.base import dtypes
-from nnc.device.target import GpuTarget
+from nnc.base.target import GpuTarget
 from nnc.graph import TensorSpec
 from nnc.lower.kernels.builder import Carried, Value, has_code
 from nnc.lower.kernels.keys import has_keys, key_of

@@ -19,8 +19,8 @@ from nnc.backends.cuda.kernels.code import GpuCode
 from nnc.backends.cuda.kernels.points import place, print_points
 from nnc.backends.cuda.kernels.registry import add_printed
 from nnc.base import dtypes
+from nnc.base.target import GpuTarget
 from nnc.commands.windows import Padding, Shape, spatial_axes
-from nnc.device.target import GpuTarget
 from nnc.graph import TensorSpec
 from nnc.lower.kernels.builder import Carried, Value, has_code
 from nnc.lower.kernels.launch import DeviceKernel

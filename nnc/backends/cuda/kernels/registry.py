@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from nnc.backends.cuda.compiler.compiler import join
+from nnc.base.target import GpuTarget
 from nnc.device import CUDA
-from nnc.device.target import GpuTarget
 from nnc.graph import Command, Kernel, TensorSpec, add_kernel, command, reference
 from nnc.graph.kernels import KernelFactory
 from nnc.lower.kernels.launch import DeviceKernel

@@ -17,8 +17,8 @@ from nnc.backends.cuda.kernels.layout import choose_row_threads
 from nnc.backends.cuda.kernels.prefixes import Prefixes, memory_dtype
 from nnc.backends.cuda.kernels.registry import add_printed
 from nnc.base import dtypes
+from nnc.base.target import GpuTarget
 from nnc.commands.rules import cumulative
-from nnc.device.target import GpuTarget
 from nnc.graph import Command, TensorSpec
 from nnc.lower.kernels.axes import Axes
 from nnc.lower.kernels.builder import Carried, Value

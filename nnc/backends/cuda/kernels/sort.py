@@ -20,7 +20,7 @@ from nnc.backends.cuda.kernels.merges import Merge, Runs, row_pair_tile
 from nnc.backends.cuda.kernels.networks import MOST_ELEMENTS, Network, Words
 from nnc.backends.cuda.kernels.registry import add_printed
 from nnc.base import dtypes
-from nnc.device.target import GpuTarget, Grids
+from nnc.base.target import GpuTarget, Grids
 from nnc.graph import TensorSpec
 from nnc.lower.kernels.axes import Axes, word_of
 from nnc.lower.kernels.builder import Value

@@ -13,7 +13,7 @@ from nnc.backends.cuda.kernels.layout import Layout, choose_layout
 from nnc.backends.cuda.kernels.operands import Operands
 from nnc.backends.cuda.kernels.rows import Rows
 from nnc.base.dtypes import accumulator
-from nnc.device.target import GpuTarget
+from nnc.base.target import GpuTarget
 from nnc.graph import Graph, Node, TensorSpec
 from nnc.lower.kernels.builder import Value
 from nnc.lower.kernels.domain import is_reduction

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from nnc.backends.cuda.kernels.code import GpuCode
 from nnc.base import dtypes
-from nnc.device.target import GpuTarget
+from nnc.base.target import GpuTarget
 from nnc.lower.kernels.axes import Axes
 from nnc.lower.kernels.builder import Value
 from nnc.lower.kernels.launch import DeviceKernel, Launch

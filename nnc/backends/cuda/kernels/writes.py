@@ -10,7 +10,7 @@ from nnc.backends.cuda.kernels.code import GpuCode
 from nnc.backends.cuda.kernels.registry import Series
 from nnc.backends.cuda.kernels.units import each_unit, places_of, unsigned
 from nnc.base import dtypes
-from nnc.device.target import GpuTarget
+from nnc.base.target import GpuTarget
 from nnc.graph import TensorSpec
 from nnc.lower.kernels.axes import Axes, in_words, word_of
 from nnc.lower.kernels.builder import Value

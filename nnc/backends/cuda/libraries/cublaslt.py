@@ -26,12 +26,12 @@ from nnc.run.store.cache import Cache, CacheEntry
 _NAMES = ("libcublasLt.so.13", "libcublasLt.so.12")
 _LOADERS = ("cupy_backends.cuda.libs.cublas",)  # importing it loads cuBLAS from the packages that CuPy depends on
 
-_TYPES: Mapping[Any, int] = MappingProxyType(  # cudaDataType_t
+# cudaDataType_t
+_TYPES: Mapping[Any, int] = MappingProxyType(
     {dtypes.float32: 0, dtypes.float64: 1, dtypes.float16: 2, dtypes.bfloat16: 14}
 )
-_SUMS: Mapping[str, int] = MappingProxyType(  # cublasComputeType_t of products of float32, by precision
-    {"float32": 68, "tf32": 77, "bfloat16": 75}
-)
+# cublasComputeType_t of products of float32, by precision
+_SUMS: Mapping[str, int] = MappingProxyType({"float32": 68, "tf32": 77, "bfloat16": 75})
 _SUM_DOUBLE = 70  # CUBLAS_COMPUTE_64F
 _TRANSPOSED_LEFT, _TRANSPOSED_RIGHT = 3, 4  # cublasLtMatmulDescAttributes_t, as the next two
 _BATCH_COUNT, _BATCH_STRIDE = 5, 6  # cublasLtMatrixLayoutAttribute_t

@@ -19,10 +19,10 @@ from nnc.backends.cuda.libraries.cupy_arrays import queue_function
 from nnc.backends.numpy_ref import run_by_graph
 from nnc.backends.products import Axis, Gemm, Matrix, gemm_of, make_product
 from nnc.base import dtypes
+from nnc.base.target import Target
 from nnc.commands.contract import dot
 from nnc.device import CUDA
 from nnc.device.cuda import LibraryCall
-from nnc.device.target import Target
 from nnc.errors import InternalError
 from nnc.graph import Attribute, Graph, Kernel, Node, Symbol, TensorSpec, add_kernel, reference
 from nnc.graph.kernels import KernelFactory

@@ -13,9 +13,8 @@ def frexp_exponent(x: Term) -> Term:
     """
     form = format_of(x)
     size = x.bits() & (form.sign - 1)
-    fraction = (
-        size.signed().to(x.dtype).bits()
-    )  # a number below the normal ones is an integer times the smallest of them
+    # a number below the normal ones is an integer times the smallest of them
+    fraction = size.signed().to(x.dtype).bits()
     normal = (size >> form.mantissa).signed() - (form.bias - 1)
     small = (fraction >> form.mantissa).signed() - (2 * form.bias - 2 + form.mantissa)
     found = where(size < (1 << form.mantissa), small, normal)

@@ -111,9 +111,8 @@ def atan2(y: Term, x: Term) -> Term:
     rise, run = where(endless, 1, rise), where(endless, 1, run)
     huge = (rise > 2.0 ** (form.bias - 2)) | (run > 2.0 ** (form.bias - 2))
     half = form.bias // 2
-    tiny = (rise < 2.0**-half) & (
-        run < 2.0**-half
-    )  # their difference may be a denormal number, which programs may flush
+    # their difference may be a denormal number, which programs may flush
+    tiny = (rise < 2.0**-half) & (run < 2.0**-half)
     scale = where(huge, 0.25, where(tiny, 2.0**half, y.constant(1)))
     angle = _angle(rise * scale, run * scale)
     angle = where(rise.equals(0), 0, where(run.equals(math.inf), 0, angle))

@@ -58,9 +58,8 @@ def lgamma(x: Term) -> Term:
     z = where(mirrored, 1 - wide, wide)
     out = _lgamma_positive(z)
     rest = absolute(wide - wide.intrinsic("roundeven"))
-    sine = where(
-        rest < 2.0**-60, rest, sin(rest * math.pi) / math.pi
-    )  # of the smallest numbers π/sin would be infinite
+    # of the smallest numbers π/sin would be infinite
+    sine = where(rest < 2.0**-60, rest, sin(rest * math.pi) / math.pi)
     reflected = -log(sine) - out
     out = where(mirrored, where(rest.equals(0), math.inf, reflected), out)
     return where(absolute(wide).equals(math.inf), math.inf, out).to(x.dtype)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from nnc.base import dtypes
-from nnc.commands.facts import chooses, element_as, is_sum, is_view, multiplies, view_axes
+from nnc.commands.properties import chooses, element_as, is_sum, is_view, multiplies, view_axes
 from nnc.commands.rules import Quotient, Sum
 from nnc.graph import Node, Symbol
 from nnc.graph.graph import NDArray

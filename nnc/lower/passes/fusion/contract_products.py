@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 from nnc.base import dtypes
 from nnc.base.options import Options
-from nnc.commands.facts import element_as
+from nnc.commands.properties import element_as
 from nnc.commands.rules import Product, Sum
 from nnc.graph import Graph, Node, Symbol, command
 from nnc.graph.remake import NewGraph, OncePerGraph, rewritten

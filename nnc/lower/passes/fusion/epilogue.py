@@ -8,10 +8,10 @@ from types import MappingProxyType
 from typing import Any
 
 from nnc.base.options import Options
+from nnc.base.target import Target
 from nnc.commands.control import fused, with_epilogue
-from nnc.commands.facts import takes_epilogue
+from nnc.commands.properties import takes_epilogue
 from nnc.device import machine_of
-from nnc.device.target import Target
 from nnc.graph import Graph, Node, Symbol, find_kernel, register_pass
 from nnc.graph.passes import Fact
 from nnc.lower.kernels.epilogue import Epilogue

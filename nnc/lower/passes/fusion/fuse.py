@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import nnc.commands.normalize  # noqa: F401  (its commands have expansions)
 from nnc.base.options import Options
+from nnc.base.target import Target
 from nnc.commands.control import fused, unit
-from nnc.commands.facts import axes_of, element_as
+from nnc.commands.properties import axes_of, element_as
 from nnc.commands.rules import Number, expansion
 from nnc.device import machine_of
-from nnc.device.target import Target
 from nnc.graph import Graph, GraphBuilder, Node, Symbol, register_pass
 from nnc.graph.graph import NDArray
 from nnc.graph.passes import Fact

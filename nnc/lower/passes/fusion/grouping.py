@@ -13,9 +13,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
+from nnc.base.target import Target
 from nnc.commands.control import unit
 from nnc.commands.rules import may_raise
-from nnc.device.target import Target
 from nnc.graph import Graph, Node, Symbol
 from nnc.graph.registry import effect
 from nnc.lower.kernels.builder import has_code

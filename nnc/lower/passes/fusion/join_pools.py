@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nnc.base.options import Options
-from nnc.commands.facts import has_companion
+from nnc.commands.properties import has_companion
 from nnc.commands.rules import together
 from nnc.graph import Graph, Node
 from nnc.lower.kernels.domain import is_view

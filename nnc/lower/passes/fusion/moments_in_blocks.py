@@ -8,9 +8,9 @@ from functools import partial
 
 from nnc.base import dtypes
 from nnc.base.options import Options
-from nnc.commands.facts import is_sum, multiplies, squared
+from nnc.base.target import Fusion, Target
+from nnc.commands.properties import is_sum, multiplies, squared
 from nnc.device import machine_of
-from nnc.device.target import Fusion, Target
 from nnc.graph import Graph, Node, Symbol
 from nnc.graph.remake import OncePerGraph, Remake, rewritten
 from nnc.lower.kernels.domain import can_fuse
@@ -41,9 +41,8 @@ def moments_in_blocks(graph: Graph, options: Options) -> Graph:
     return graph if changed is graph else dce(changed, options)
 
 
-_Blocks = tuple[
-    tuple[int, ...], tuple[int, ...], tuple[int, ...]
-]  # a shape, the axes within blocks, those of the blocks
+# a shape, the axes within blocks, those of the blocks
+_Blocks = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 
 
 class _Moments(Remake):

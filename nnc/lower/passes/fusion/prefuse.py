@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from functools import partial
 
 from nnc.base.options import Options
+from nnc.base.target import Target
 from nnc.commands.control import unit
-from nnc.commands.facts import element_as
+from nnc.commands.properties import element_as
 from nnc.commands.rules import Number
 from nnc.device import machine_of
-from nnc.device.target import Target
 from nnc.graph import Graph, Node, Symbol, register_pass
 from nnc.graph.graph import NDArray, new_symbol
 from nnc.graph.passes import Fact

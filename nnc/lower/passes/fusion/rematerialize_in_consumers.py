@@ -7,8 +7,8 @@ from functools import cached_property
 from itertools import accumulate
 
 from nnc.base.options import Options
+from nnc.base.target import Target
 from nnc.device import machine_of
-from nnc.device.target import Target
 from nnc.graph import Graph, Node, Symbol, register_pass
 from nnc.graph.passes import Fact
 from nnc.graph.registry import weight

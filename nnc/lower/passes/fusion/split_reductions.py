@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from nnc.base import dtypes
 from nnc.base.options import Options
-from nnc.commands.facts import is_sum
+from nnc.commands.properties import is_sum
 from nnc.commands.rules import expansion, reduction
 from nnc.graph import Graph, Node, Symbol, register_pass
 from nnc.graph.passes import Fact

@@ -15,8 +15,8 @@ from nnc.base.dtypes import TAPE
 from nnc.base.options import Options
 from nnc.base.source import SourceLine
 from nnc.commands.contract import dot
-from nnc.commands.facts import is_sum, is_view, never_raises
-from nnc.commands.roles import Loop, Yield, take_loop
+from nnc.commands.properties import is_sum, is_view, never_raises
+from nnc.commands.roles import NodeRoles, Yield, take_loop
 from nnc.commands.rules import lead
 from nnc.graph import Command, GraphBuilder, Node, Symbol
 from nnc.graph.graph import NDArray
@@ -27,13 +27,13 @@ _GROWTH = 2  # times the bytes that a loop reads and yields may be added for row
 _ROWS = 64  # a product with so many rows, or a sum over so many, gains little in one piece (measured: 1 row 4x, 16 rows a third)
 
 
-def known_length(loop: Loop) -> int:
+def known_length(loop: NodeRoles) -> int:
     """Returns the number of iterations of a loop whose node tells it."""
     assert loop.length is not None
     return loop.length
 
 
-def take_long_loop(node: Node) -> Loop | None:
+def take_long_loop(node: Node) -> NodeRoles | None:
     """Returns the loop of a node with several iterations, whose number the node tells; None for other nodes."""
     loop = take_loop(node)
     return loop if loop is not None and (loop.length or 0) >= _LEAST_ITERATIONS else None
@@ -47,7 +47,7 @@ class AllIterations:
         tensors: for symbols of the iteration, the tensors of their values in all iterations.
     """
 
-    def __init__(self, loop: Loop, tensors: Mapping[Symbol, Symbol]) -> None:
+    def __init__(self, loop: NodeRoles, tensors: Mapping[Symbol, Symbol]) -> None:
         self.length = known_length(loop)
         self.builder = GraphBuilder("all iterations")
         self._constants = loop.graphs[0].constants
@@ -105,7 +105,7 @@ class KnownRows:
         leaving: the loop's rows that must not be read.
     """
 
-    def __init__(self, loop: Loop, leaving: Collection[Yield] = ()) -> None:
+    def __init__(self, loop: NodeRoles, leaving: Collection[Yield] = ()) -> None:
         (body,) = loop.graphs
         self.loop = loop
         self.writers = {symbol: node for node in body.nodes for symbol in node.outputs}
@@ -190,7 +190,7 @@ def _depth(product: Node) -> int:
     return depth
 
 
-def fits(loop: Loop, added: int, options: Options) -> bool:
+def fits(loop: NodeRoles, added: int, options: Options) -> bool:
     """Whether `added` bytes may be held beside a loop's operands and results; under a budget of memory none are."""
     return options.memory_budget is None and added <= _GROWTH * total_bytes({*loop.node.inputs, *loop.node.outputs})
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 
 from nnc.base.options import Options
-from nnc.commands.facts import is_view
-from nnc.commands.roles import Loop, Read
+from nnc.commands.properties import is_view
+from nnc.commands.roles import NodeRoles, Read
 from nnc.graph import Graph, Node, Symbol
 from nnc.graph.remake import NewGraph, OncePerGraph, rewritten
 from nnc.lower.passes.loops.all_iterations import (
@@ -50,7 +50,7 @@ class _Hoisted(NewGraph):
             self.nodes += before
         self.nodes.append(node)
 
-    def _hoist(self, loop: Loop) -> tuple[tuple[Node, ...], Node]:
+    def _hoist(self, loop: NodeRoles) -> tuple[tuple[Node, ...], Node]:
         """Returns the nodes to run before the loop, and the loop that reads their results."""
         (body,) = loop.graphs
         elements = {x.inner[0]: x.operand for x in loop.sequences}
@@ -84,7 +84,7 @@ def _read_without(body: Graph, products: set[Node]) -> list[Symbol]:
     return [symbol for node in body.nodes if node in products for symbol in node.outputs if symbol in needed]
 
 
-def _reading(loop: Loop, sequences: tuple[Read, ...], read: set[Symbol]) -> Loop:
+def _reading(loop: NodeRoles, sequences: tuple[Read, ...], read: set[Symbol]) -> NodeRoles:
     """Returns the loop that reads symbols of its iterations from sequences instead of computing them."""
     (body,) = loop.graphs
     nodes = tuple(node for node in body.nodes if read.isdisjoint(node.outputs))

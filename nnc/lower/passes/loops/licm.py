@@ -11,8 +11,8 @@ from types import MappingProxyType
 
 from nnc.base.dtypes import TAPE
 from nnc.base.options import Options
-from nnc.commands.facts import is_view, never_raises
-from nnc.commands.roles import Loop, Read, take_apart, take_loop
+from nnc.commands.properties import is_view, never_raises
+from nnc.commands.roles import NodeRoles, Read, take_apart, take_loop
 from nnc.graph import Graph, Node, Symbol, command
 from nnc.graph.graph import NDArray
 from nnc.graph.registry import cost, effect
@@ -50,7 +50,7 @@ class _Moved(NewGraph):
         self.nodes += [*before, loop.join() if loop.node is not node or before or rows else node, *rows]
 
 
-def _capture_unchanged(loop: Loop, renamed: dict[Symbol, Symbol]) -> Loop:
+def _capture_unchanged(loop: NodeRoles, renamed: dict[Symbol, Symbol]) -> NodeRoles:
     """Returns the loop with the carried values that no iteration changes captured; their results are their initial values."""
     same = [x for x in loop.carries if x.following is x.inner]
     if not same:
@@ -61,15 +61,15 @@ def _capture_unchanged(loop: Loop, renamed: dict[Symbol, Symbol]) -> Loop:
     return _again(loop.update(carries=changed, captured=(*loop.captured, *reads)))
 
 
-def _again(loop: Loop) -> Loop:
+def _again(loop: NodeRoles) -> NodeRoles:
     joined = take_apart(loop.join())
     assert joined is not None
     return joined
 
 
 def move_out(
-    loop: Loop, constants: dict[Symbol, NDArray], may_leave: Callable[[Node, bool], bool] | None = None
-) -> tuple[list[Node], Loop]:
+    loop: NodeRoles, constants: dict[Symbol, NDArray], may_leave: Callable[[Node, bool], bool] | None = None
+) -> tuple[list[Node], NodeRoles]:
     """Returns the nodes to run before the loop, with symbols of their own, and the loop that captures their results.
 
     Args:
@@ -147,7 +147,7 @@ def _copy_out(
             moved.append(node.update(inputs=tuple(outside[s] for s in node.inputs), outputs=outputs))
 
 
-def _rows_once(loop: Loop) -> tuple[list[Node], Loop]:
+def _rows_once(loop: NodeRoles) -> tuple[list[Node], NodeRoles]:
     """Rows that all show one captured value are a broadcast of it; only where the number of iterations is known."""
     outside = {x.inner[0]: x.operand for x in loop.captured}
     once = [x for x in loop.rows if x.inner[0] in outside] if loop.length is not None else []

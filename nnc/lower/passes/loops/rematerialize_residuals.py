@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from nnc.base.dtypes import TAPE
 from nnc.base.options import Options
-from nnc.commands.facts import is_view
-from nnc.commands.roles import Loop, Read, Yield, take_loop
+from nnc.commands.properties import is_view
+from nnc.commands.roles import NodeRoles, Read, Yield, take_loop
 from nnc.graph import Graph, Node, Symbol
 from nnc.graph.graph import NDArray
 from nnc.graph.registry import effect, scalar, weight
@@ -77,11 +77,11 @@ class _Uses:
         self.bases = bases
         self.results = frozenset(graph.outputs)
 
-    def readers(self, symbol: Symbol) -> dict[int, Loop] | None:
+    def readers(self, symbol: Symbol) -> dict[int, NodeRoles] | None:
         """Returns the loops that read a tensor, by place, if nothing else reads it, and they do so only element by element."""
         if symbol in self.results:
             return None
-        loops: dict[int, Loop] = {}
+        loops: dict[int, NodeRoles] = {}
         for place in self.places.get(symbol, ()):
             loop = take_loop(self.nodes[place])
             if loop is None or symbol in _read_whole(loop):
@@ -94,7 +94,7 @@ class _Uses:
         return self.last.get(self.bases.get(symbol, symbol), -1) >= place
 
 
-def _read_whole(loop: Loop) -> list[Symbol]:
+def _read_whole(loop: NodeRoles) -> list[Symbol]:
     """Returns the operands of a loop that are no sequences."""
     return [*loop.lead, *(x.operand for x in loop.carries), *(x.operand for x in loop.captured)]
 
@@ -102,11 +102,11 @@ def _read_whole(loop: Loop) -> list[Symbol]:
 class _RowPlan(NamedTuple):
     """The plan of saved rows: `kept` are the rows to write, some of them new; `tensors` is where symbols of the iterations lie."""
 
-    loop: Loop
+    loop: NodeRoles
     kept: tuple[Yield, ...]
     dropped: Mapping[Symbol, Symbol]  # the result of a row, and the symbol of the iteration that it held
     tensors: Mapping[Symbol, Symbol]
-    readers: Mapping[int, Loop]
+    readers: Mapping[int, NodeRoles]
     producers: Mapping[Symbol, Node]
 
     def writer(self) -> Node:
@@ -115,7 +115,7 @@ class _RowPlan(NamedTuple):
         rows = (*(row for row in self.loop.rows if row.result not in results), *self.kept)
         return self.loop.update(rows=rows).join()
 
-    def reader(self, loop: Loop) -> Node:
+    def reader(self, loop: NodeRoles) -> Node:
         """Returns a loop that read rows, and now computes those anew that are not there."""
         (body,), (written,) = loop.graphs, self.loop.graphs
         same = {x.inner[0]: x.operand for x in self.loop.captured}
@@ -158,9 +158,9 @@ class _RowPlan(NamedTuple):
 
 
 def _reading(
-    loop: Loop, sequences: list[Read], captured: list[Read], nodes: list[Node], constants: dict[Symbol, NDArray],
+    loop: NodeRoles, sequences: list[Read], captured: list[Read], nodes: list[Node], constants: dict[Symbol, NDArray],
     renamed: dict[Symbol, Symbol],
-) -> Loop:  # fmt: skip
+) -> NodeRoles:  # fmt: skip
     """Makes the loop that reads these operands, and computes `nodes` first instead of reading the renamed symbols."""
     (body,) = loop.graphs
 
@@ -174,7 +174,7 @@ def _reading(
     )
 
 
-def _plan(uses: _Uses, loop: Loop) -> _RowPlan | None:
+def _plan(uses: _Uses, loop: NodeRoles) -> _RowPlan | None:
     """Returns the rows to keep of a loop; None where there is nothing to gain."""
     if loop.node.params.get("handles", ()):  # the tapes of a batch of loops
         return None

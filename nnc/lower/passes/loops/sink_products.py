@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 
 from nnc.base.options import Options
-from nnc.commands.facts import is_view
-from nnc.commands.roles import Loop, Yield
+from nnc.commands.properties import is_view
+from nnc.commands.roles import NodeRoles, Yield
 from nnc.graph import Graph, Node, Symbol
 from nnc.graph.remake import NewGraph, OncePerGraph, rewritten
 from nnc.lower.passes.loops.all_iterations import KnownRows, is_thin_product, may_stack, take_long_loop, total_bytes
@@ -39,7 +39,7 @@ class _Sunk(NewGraph):
         loop = take_long_loop(node)
         self.nodes += [node] if loop is None else self._sink(loop)
 
-    def _sink(self, loop: Loop) -> list[Node]:
+    def _sink(self, loop: NodeRoles) -> list[Node]:
         """Returns the loop without the products that leave it, and the nodes after it that yield them."""
         rows, needed = _leaving(loop)
         known = KnownRows(loop, rows)
@@ -62,7 +62,7 @@ class _Sunk(NewGraph):
         return [loop.update(rows=(*kept, *known.added)).join(), *iterations.nodes(self.constants)]
 
 
-def _leaving(loop: Loop) -> tuple[list[Yield], set[Symbol]]:
+def _leaving(loop: NodeRoles) -> tuple[list[Yield], set[Symbol]]:
     """Returns the rows of products that no other row needs in the loop, and the symbols that the loop needs without them."""
     rows = list(loop.rows)
     while True:
@@ -73,7 +73,7 @@ def _leaving(loop: Loop) -> tuple[list[Yield], set[Symbol]]:
         rows = left
 
 
-def _needed(loop: Loop, rows: list[Yield]) -> set[Symbol]:
+def _needed(loop: NodeRoles, rows: list[Yield]) -> set[Symbol]:
     """Returns the symbols of an iteration that a later iteration, an effect or these rows depend on."""
     needed = {*(x.following for x in loop.carries), *(row.inner[0] for row in rows)}
     for node in reversed(loop.graphs[0].nodes):

@@ -10,8 +10,8 @@ from typing import NamedTuple
 from nnc.base.dtypes import TAPE
 from nnc.base.options import Options
 from nnc.base.source import SourceLine
-from nnc.commands.facts import element_as, is_sum, is_view
-from nnc.commands.roles import Carry, Loop
+from nnc.commands.properties import element_as, is_sum, is_view
+from nnc.commands.roles import Carry, NodeRoles
 from nnc.commands.rules import Sum
 from nnc.graph import Graph, Node, Symbol, command
 from nnc.graph.registry import joined
@@ -70,7 +70,7 @@ class _SunkSums(NewGraph):
         loop = take_long_loop(node)
         self.nodes += [node] if loop is None else self._sink(loop)
 
-    def _sink(self, loop: Loop) -> list[Node]:
+    def _sink(self, loop: NodeRoles) -> list[Node]:
         """Returns the loop without the sums that leave it, and the nodes after it that yield them."""
         known = KnownRows(loop)
         taken = self._choose(known)

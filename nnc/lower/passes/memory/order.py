@@ -10,7 +10,7 @@ from itertools import islice
 from nnc.base.dtypes import TAPE
 from nnc.base.options import Options
 from nnc.commands.control import PRINTED
-from nnc.commands.rules import in_place_facts
+from nnc.commands.rules import in_place_of
 from nnc.graph import Graph, Node, Symbol, TensorSpec, register_pass
 from nnc.graph.passes import Fact
 from nnc.lower.alloc import ALIGNMENT
@@ -58,9 +58,8 @@ class ByIteration(ABC):
         if not node.graphs or node.command in PRINTED:
             return node
         params = node.params
-        first = (
-            1 + params["xs"] if "xs" in params else 0
-        )  # an iteration of a scan begins with its number and the elements
+        # an iteration of a scan begins with its number and the elements
+        first = 1 + params["xs"] if "xs" in params else 0
         graphs = []
         for graph in node.graphs:
             key = graph, graph.inputs[first : first + params.get("carries", 0)], params.get("before", 0)
@@ -198,7 +197,7 @@ def padded_bytes(spec: TensorSpec) -> int:
 def overwritable(node: Node, views: dict[Symbol, SymbolView]) -> list[tuple[SymbolView, Symbol]]:
     """Returns pairs of an input of `node` and an output that may take over the input's whole memory."""
     found: list[tuple[SymbolView, Symbol]] = []
-    pairs = in_place_facts(node.command, node.params).overwrite
+    pairs = in_place_of(node.command, node.params).overwrite
     if not pairs:
         return found
     inputs, outputs = node.inputs, node.outputs

@@ -13,11 +13,11 @@ from types import MappingProxyType
 
 import nnc.commands.conv  # noqa: F401  (registers commands that take packed operands)
 from nnc.base.options import Options
+from nnc.base.target import Target
 from nnc.commands.pack import PACKABLE
 from nnc.commands.pack import pack as pack_command
 from nnc.commands.roles import take_loop
 from nnc.device import machine_of
-from nnc.device.target import Target
 from nnc.graph import Graph, Node, Symbol, find_kernel, infer_specs, reference, register_pass
 from nnc.graph.passes import Fact
 from nnc.graph.remake import NewGraph, OncePerGraph, with_renamed

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 
 from nnc.base.dtypes import TAPE
 from nnc.base.options import Options
+from nnc.base.target import Schedule as Costs
 from nnc.commands.control import PRINTED
 from nnc.device import machine_of
-from nnc.device.target import Schedule as Costs
 from nnc.graph import Graph, Node, Symbol, verify
 from nnc.graph.registry import effect
 from nnc.lower.passes.memory.order import Description

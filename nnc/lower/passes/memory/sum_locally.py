@@ -5,7 +5,7 @@ from __future__ import annotations
 from nnc.base.options import Options
 from nnc.commands.collective import psum
 from nnc.commands.elementwise import add
-from nnc.commands.facts import is_sum
+from nnc.commands.properties import is_sum
 from nnc.graph import Graph, Node, Symbol
 from nnc.graph.remake import OncePerGraph, Remake, rewritten
 

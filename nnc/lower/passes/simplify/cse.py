@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from nnc.base.options import Options
-from nnc.commands.roles import Inner, Loop, Read, Yield, take_apart
+from nnc.commands.roles import Inner, NodeRoles, Read, Yield, take_apart
 from nnc.graph import Graph, Node, Symbol, TensorSpec, register_pass, structurally_equal
 from nnc.graph.graph import NDArray
 from nnc.graph.hashing import same_params
@@ -80,7 +80,7 @@ class _Merger(OncePerGraph):
         loop = take_apart(node)
         return self._without_twin_results(loop) if loop is not None else (node, {})
 
-    def _without_twins(self, loop: Loop) -> Node:
+    def _without_twins(self, loop: NodeRoles) -> Node:
         """Returns the node without operands that it reads twice: captured values and sequences."""
         twins: list[dict[Symbol, Symbol]] = [{} for _ in loop.graphs]
         groups: dict[str, tuple[Read, ...]] = {}
@@ -105,7 +105,7 @@ class _Merger(OncePerGraph):
             self.joined[key] = (_rename(graph, same),)
         return self.joined[key][0]
 
-    def _without_twin_results(self, loop: Loop) -> tuple[Node, dict[Symbol, Symbol]]:
+    def _without_twin_results(self, loop: NodeRoles) -> tuple[Node, dict[Symbol, Symbol]]:
         """Returns the node with one result for each value that it yields, and the replacements of the other results."""
         twice: dict[Symbol, Symbol] = {}
         exits, rows = (_unlike(group, twice) for group in (loop.exits, loop.rows))

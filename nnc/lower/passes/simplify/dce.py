@@ -11,7 +11,7 @@ from typing import Any
 
 from nnc.base.options import Options
 from nnc.commands.control import PRINTED
-from nnc.commands.roles import Carry, Loop, Yield, take_apart
+from nnc.commands.roles import Carry, NodeRoles, Yield, take_apart
 from nnc.commands.rules import REMOVABLE_EFFECTS
 from nnc.graph import Attribute, Graph, Node, Symbol, register_pass
 from nnc.graph.passes import Fact
@@ -91,7 +91,7 @@ class _Sweeper(OncePerGraph):
             return narrow[node.command](node, [symbol in needed for symbol in node.outputs])
         return node
 
-    def _narrow_loop(self, loop: Loop, needed: set[Symbol]) -> Node:
+    def _narrow_loop(self, loop: NodeRoles, needed: set[Symbol]) -> Node:
         """First the results go, then operands that the swept iterations do not read."""
         exits = tuple(x for x in loop.exits if x.result in needed)
         rows = tuple(x for x in loop.rows if x.result in needed)
@@ -104,7 +104,7 @@ class _Sweeper(OncePerGraph):
             node = loop.update(exits=exits, rows=rows, carries=carries).join(self.joined)
         return self._without_unread(self.renew(node, {}))
 
-    def _live(self, loop: Loop, which: int, wanted: Sequence[Carry | Yield]) -> set[Symbol]:
+    def _live(self, loop: NodeRoles, which: int, wanted: Sequence[Carry | Yield]) -> set[Symbol]:
         """Finds symbols of a sub-graph on which its test, its effects and its wanted results depend, from iteration to
         iteration.
         """

@@ -14,8 +14,8 @@ import numpy as np
 
 from nnc.base.dtypes import TAPE
 from nnc.base.options import Options
-from nnc.commands.facts import element_as, yields_elements
-from nnc.commands.roles import Loop, Read, take_apart
+from nnc.commands.properties import element_as, yields_elements
+from nnc.commands.roles import NodeRoles, Read, take_apart
 from nnc.commands.rules import Number
 from nnc.commands.shape import broadcast_to
 from nnc.errors import NncError
@@ -171,7 +171,7 @@ class _Fold(NewGraph):
             node = loop.node
         self.add(self.folder.renew(node, {}))
 
-    def hand_in(self, loop: Loop) -> Loop:
+    def hand_in(self, loop: NodeRoles) -> NodeRoles:
         """Returns the loop with the constants among its captured values made constants of its sub-graphs."""
         known = [read for read in loop.captured if self.is_small(read.operand)]
         if not known:
@@ -206,11 +206,11 @@ class _Fold(NewGraph):
                 first.append(Node(command("broadcast_to"), (seed,), (inner,), params))
         return graph.update(constants=constants, nodes=(*first, *graph.nodes))
 
-    def add_branch(self, loop: Loop, index: int) -> None:
+    def add_branch(self, loop: NodeRoles, index: int) -> None:
         """Appends the nodes of the branch that is taken."""
         self.add_copy(loop.graphs[index], [read.operand for read in loop.captured], [x.result for x in loop.rows])
 
-    def add_iterations(self, loop: Loop) -> None:
+    def add_iterations(self, loop: NodeRoles) -> None:
         """Appends the nodes of a scan of no iteration or of one."""
         if loop.length == 0:
             for row in loop.rows:
@@ -227,7 +227,7 @@ class _Fold(NewGraph):
         for symbol, item in zip(rows, loop.rows, strict=True):
             self.reshape(self.renamed.get(symbol, symbol), item.result, loop.node)
 
-    def never_runs(self, loop: Loop) -> bool:
+    def never_runs(self, loop: NodeRoles) -> bool:
         """Whether the test of a `while` fails at once, as far as constants tell, and nothing has an effect before it."""
         (body,) = loop.graphs
         if any(map(has_effect, body.nodes[: loop.node.params["before"]])):
@@ -239,7 +239,7 @@ class _Fold(NewGraph):
         value = folded.constants.get(folded.outputs[0])
         return value is not None and not value
 
-    def add_test(self, loop: Loop) -> None:
+    def add_test(self, loop: NodeRoles) -> None:
         """Appends the nodes that a `while` of no iteration runs: the ones before its test."""
         (body,) = loop.graphs
         exits = tuple(x.inner[0] for x in loop.exits)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import MappingProxyType
 
 from nnc.base.options import Options
-from nnc.commands.facts import boxes_of, is_addition
+from nnc.commands.properties import boxes_of, is_addition
 from nnc.commands.shape import assemble
 from nnc.graph import Graph, Node, Symbol, first_overlap
 from nnc.graph.registry import joined

@@ -11,8 +11,8 @@ from types import MappingProxyType
 from typing import Any
 
 from nnc.base.options import Options
-from nnc.commands.facts import boxes_of, is_view
 from nnc.commands.index import dynamic_slice, dynamic_update_slice
+from nnc.commands.properties import boxes_of, is_view
 from nnc.commands.shape import assemble, concatenate, slice_
 from nnc.graph import Attribute, Box, Graph, Node, Symbol, register_pass
 from nnc.graph.graph import NDArray
@@ -24,7 +24,7 @@ Found = Node | Symbol | None
 
 shortened: Attribute[Callable[[Node, KnownJoins], Found]] = Attribute(
     "shortened",
-    "(node, facts of the graph) -> the symbol or node that stands for a node of parts of tensors; None where it stays",
+    "(node, what is known of the graph) -> the symbol or node that stands for a node of parts of tensors; None where it stays",
 )
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from nnc.base import dtypes
 from nnc.base.options import Options
-from nnc.commands.facts import element_as, is_view
+from nnc.commands.properties import element_as, is_view
 from nnc.commands.rules import Quotient
 from nnc.graph import Graph, Node, Symbol, apply_rules, command, register_pass
 from nnc.graph.graph import NDArray

@@ -13,14 +13,12 @@ from collections.abc import Callable, Sequence
 from math import inf
 
 from nnc.base.options import Options
+from nnc.base.target import Schedule as Costs
 from nnc.device import machine_of
-from nnc.device.target import Schedule as Costs
 from nnc.lower.plan.schedule.types import Schedule, Signal
 
-_ROOM, _SPARE = (
-    1.25,
-    1 << 20,
-)  # the order, and then the lives of buffers, may each take so many times the memory, or bytes more
+# the order, and then the lives of buffers, may each take so many times the memory, or bytes more
+_ROOM, _SPARE = 1.25, 1 << 20
 
 Before = Sequence[Sequence[int]]
 Pinned = Sequence[int | None]  # for each step the stream in which it must run

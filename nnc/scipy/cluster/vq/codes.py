@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from nnc.array.array import Array
+from nnc.array.promote import astype, promote
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
-from nnc.commands.promote import astype, promote
 from nnc.errors import ShapeError, user_error
 from nnc.numpy.linalg import vector_norm
 from nnc.numpy.operands import to_value

@@ -10,11 +10,11 @@ import numpy as np
 
 from nnc import tree
 from nnc.array.array import Array
+from nnc.array.promote import as_operand, astype, result_dtype
 from nnc.base import dtypes
 from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands.parts import ldexp
-from nnc.commands.promote import as_operand, astype, result_dtype
 from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError, user_error
 from nnc.graph import TensorSpec, spec_of
 from nnc.numpy import elementwise as el

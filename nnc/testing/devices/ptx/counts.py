@@ -85,9 +85,8 @@ def count_conflicts(addresses: Array, lanes: Array, width: int) -> int:
     starts = np.flatnonzero(np.concatenate([[True], groups[1:] != groups[:-1]]))
     sizes = np.diff(np.append(starts, len(groups)))
     used = np.bitwise_or.reduceat(np.left_shift(1, banks), starts)
-    crowded = np.repeat(
-        np.bitwise_count(used) != sizes, sizes
-    )  # passes where threads share a bank, perhaps a word of it
+    # passes where threads share a bank, perhaps a word of it
+    crowded = np.repeat(np.bitwise_count(used) != sizes, sizes)
     if not crowded.any():
         return 0
     keys = np.unique((groups[crowded] << 40) + (banks[crowded] << 32) + words[crowded])

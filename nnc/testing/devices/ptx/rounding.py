@@ -15,10 +15,8 @@ import numpy as np
 from nnc.testing.devices.ptx.values import Array, Type
 
 _SPLIT = 134217729.0  # 2**27 + 1: splits a float64 into halves of 26 bits (Dekker 1971)
-_LARGE, _SMALL = (
-    2.0**900,
-    2.0**-900,
-)  # products between them have exact halves; larger and smaller ones are computed as fractions
+# products between them have exact halves; larger and smaller ones are computed as fractions
+_LARGE, _SMALL = 2.0**900, 2.0**-900
 _WELL_ABOVE = 2.0**-700  # half a unit in the last place of such a number is more than _SMALL
 _HALVED = 2.0**-512  # the product of two numbers that are scaled by it does not overflow
 _NEAR_DENORMAL = 2.0**-125

@@ -15,9 +15,8 @@ from nnc.testing.devices.sim.streams import Queues, SimEvent, SimStream, Use
 
 ALIGNMENT = 256  # bytes, as on GPUs
 _BASE = 0x7D00_0000_0000_0000  # no process has memory there
-_MOST_WAITING = (
-    4  # freed blocks of a size that other streams may still use: sent arrays are two or three ahead of their use
-)
+# freed blocks of a size that other streams may still use: sent arrays are two or three ahead of their use
+_MOST_WAITING = 4
 _POISON = 0xCD  # in memory that is new or was freed
 
 

@@ -15,7 +15,7 @@ from nnc.backends.blas import lapack
 from nnc.backends.cpu.compiler.jit import compiler
 from nnc.backends.cpu.kernels.products import triangular
 from nnc.backends.factorizations import pays
-from nnc.device.target import Target
+from nnc.base.target import Target
 from nnc.errors import LinAlgError
 from nnc.graph import TensorSpec, command, reference
 from nnc.graph.kernels import kernels_for

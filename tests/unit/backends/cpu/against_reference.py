@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from nnc.base.dtypes import BY_NAME
+from nnc.base.target import Target
 from nnc.device import load_kernels
-from nnc.device.target import Target
 from nnc.graph import Kernel, TensorSpec, command, infer_specs, reference, spec_of
 from nnc.graph.kernels import kernels_for
 from nnc.lower.kernels.native import Native

@@ -9,7 +9,7 @@ import numpy as np
 
 import nnc
 from nnc.base.dtypes import bfloat16
-from nnc.device.target import GpuTarget
+from nnc.base.target import GpuTarget
 from nnc.graph import command, infer_specs, reference, spec_of
 from tests.unit.backends.cuda.launching import GPU, Call, Ran, run_steps
 from tests.unit.backends.cuda.test_conformance import LAYOUTS, SOURCES

@@ -11,7 +11,7 @@ import numpy as np
 import nnc.backends.cuda.loaded  # noqa: F401  (registers every kernel)
 from nnc.backends.cuda.compiler.compiler import to_ptx
 from nnc.backends.cuda.kernels.nests import print_nest, workspace_bytes
-from nnc.device.target import GpuTarget
+from nnc.base.target import GpuTarget
 from nnc.device.targets.gpu import gpu_target
 from nnc.graph import Graph, command, find_kernel, spec_of
 from nnc.lower.kernels.launch import DeviceKernel

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import nnc
+from nnc.backends.choose import choose_kernel
 from nnc.backends.cpu.compiler.jit import compiler
 from nnc.backends.cpu.threads.threads import find_openmp
 from nnc.backends.native_runs import run_native
-from nnc.backends.numpy_ref import choose_kernel
 from nnc.backends.onednn import convolution
 from nnc.backends.onednn.library import MemoryDesc, library
 from nnc.base import dtypes

@@ -11,8 +11,8 @@ import pytest
 import nnc
 import nnc.numpy as nnp
 from nnc import nn
+from nnc.backends.choose import choose_kernel
 from nnc.backends.cpu.compiler.jit import compiler
-from nnc.backends.numpy_ref import choose_kernel
 from nnc.backends.onednn import convolution
 from nnc.backends.onednn import library as onednn_library
 from nnc.backends.onednn import pack as onednn_pack

@@ -20,7 +20,7 @@ from nnc.backends.onednn import calls, primitives
 from nnc.backends.onednn.library import MemoryDesc, PrimitiveDesc, library
 from nnc.backends.onednn.primitives import Primitive, begin_primitives
 from nnc.base import dtypes
-from nnc.device.target import Target
+from nnc.base.target import Target
 from nnc.errors import BackendError
 from nnc.run.native_frame import NativeFrame
 

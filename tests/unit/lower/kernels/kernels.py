@@ -9,12 +9,12 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
+from nnc.backends.choose import choose_kernel
 from nnc.backends.cpu.compiler.jit import Jit, compiler
-from nnc.backends.numpy_ref import choose_kernel
 from nnc.base import dtypes
 from nnc.base.options import Options
+from nnc.base.target import Target
 from nnc.compiled.pipeline import lower
-from nnc.device.target import Target
 from nnc.graph import Command, Graph, Kernel, TensorSpec
 from nnc.lower.kernels.builder import Code, Value, has_code
 from nnc.lower.kernels.native import Native

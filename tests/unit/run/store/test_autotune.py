@@ -14,7 +14,7 @@ import pytest
 
 import nnc
 import nnc.numpy as nnp
-from nnc.backends.numpy_ref import candidate_kernels
+from nnc.backends.choose import candidate_kernels
 from nnc.base.options import Options
 from nnc.debug import doctor
 from nnc.graph import Command, Kernel, TensorSpec, add_kernel, command, register

@@ -23,9 +23,9 @@ import nnc.run.store.stored as stored
 import nnc.run.store.stored_form as stored_form
 from nnc.backends.loaded import choose_kernel, compiler
 from nnc.base.options import Options
+from nnc.base.target import Target
 from nnc.compiled.pipeline import lower
 from nnc.compiled.toolchain import toolchain
-from nnc.device.target import Target
 from nnc.errors import MemoryBudgetError, ShapeError
 from nnc.graph import ATTRIBUTES, Command, Graph, GraphBuilder, Kernel, TensorSpec, register, register_pass
 from nnc.graph.passes import run_passes

@@ -23,8 +23,8 @@ from nnc.backends.cpu.kernels.attention.scores import (
 )
 from nnc.backends.cpu.kernels.vectors import write_row
 from nnc.backends.printer import Printer, add_native, times
+from nnc.base.target import Target
 from nnc.commands.attention import BIAS, Operands
-from nnc.device.target import Target
 from nnc.graph import TensorSpec
 from nnc.lower.kernels.builder import Slot, Value, has_code
 from nnc.lower.kernels.math.logarithm import log

@@ -23,8 +23,8 @@ from nnc.backends.cpu.kernels.attention.scores import AttentionSizes, QueryBlock
 from nnc.backends.cpu.kernels.vectors import masks_of, read_row, write_row
 from nnc.backends.printer import Bound, Printer, add_native, times
 from nnc.base.dtypes import accumulator
+from nnc.base.target import Target
 from nnc.commands.attention import BIAS, Operands
-from nnc.device.target import Target
 from nnc.graph import TensorSpec
 from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.kernels.native import Native

@@ -14,7 +14,7 @@ from nnc.backends.moves import turn
 from nnc.backends.printer import Bound, Printer, times
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
-from nnc.device.target import Target
+from nnc.base.target import Target
 from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.kernels.native import Native
 from nnc.lower.kernels.values import first_lanes

@@ -18,9 +18,9 @@ from nnc.backends.cpu.kernels.vectors import cases, split
 from nnc.backends.printer import Bound, Printer, times
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
+from nnc.base.target import Target
 from nnc.commands.attention import Operands
 from nnc.commands.attention_formulas import Reach
-from nnc.device.target import Target
 from nnc.lower.kernels.axes import Axes
 from nnc.lower.kernels.builder import Code, Value, known_integer
 from nnc.lower.kernels.math.exponential import exp

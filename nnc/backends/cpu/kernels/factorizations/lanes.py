@@ -19,7 +19,7 @@ from nnc.backends.factorizations import Specs, printed_if_small, supports
 from nnc.backends.printer import Bound, Printer, add_native, in_blocks, times
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
-from nnc.device.target import Target
+from nnc.base.target import Target
 from nnc.lower.kernels.axes import Axes
 from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.kernels.native import Native

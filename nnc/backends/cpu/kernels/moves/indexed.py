@@ -18,8 +18,8 @@ from nnc.backends.moves import copy_box, fill_box, is_tiny, move_box
 from nnc.backends.printer import Bound, Part, Printer, add_native, grain_of, longest, over, over_vectors
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
+from nnc.base.target import Target
 from nnc.commands.index import fill_value
-from nnc.device.target import Target
 from nnc.graph import TensorSpec
 from nnc.lower.kernels.axes import Axes, Shape, in_words, word_of
 from nnc.lower.kernels.builder import Code, Value

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from nnc.backends.moves import copy_bytes
 from nnc.backends.printer import grain_of
 from nnc.base import dtypes
-from nnc.device.target import Target
+from nnc.base.target import Target
 from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.kernels.native import Native
 from nnc.lower.plan.stages import Step, View

@@ -10,9 +10,9 @@ from nnc.backends.copies import inner_part, joined, shown
 from nnc.backends.moves import fill_box, is_tiny, move_box
 from nnc.backends.printer import Printer, add_native
 from nnc.base.later import later
+from nnc.base.target import Target
 from nnc.commands.pack import Blocks
 from nnc.device import CPU
-from nnc.device.target import Target
 from nnc.graph import Command, TensorSpec, kernel
 from nnc.lower.kernels.native import Native
 from nnc.lower.plan.stages import Step, row_major

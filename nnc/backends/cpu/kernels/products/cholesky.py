@@ -12,7 +12,7 @@ from nnc.backends.cpu.kernels.vectors import masks_of, write_row
 from nnc.backends.printer import Bound, times
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
-from nnc.device.target import Target
+from nnc.base.target import Target
 from nnc.lower.kernels.builder import Code, Slot, Value
 
 _ROWS = 8

@@ -15,7 +15,7 @@ from typing import Any
 from nnc.backends.cpu.kernels.complexes import elements
 from nnc.backends.printer import Printer
 from nnc.base import dtypes
-from nnc.device.target import Target
+from nnc.base.target import Target
 from nnc.graph import TensorSpec, command, infer_specs
 from nnc.lower.kernels.math.complexes import Complex
 from nnc.lower.kernels.math.terms import Term

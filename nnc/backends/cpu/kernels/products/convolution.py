@@ -20,10 +20,10 @@ from nnc.backends.cpu.kernels.products.dot import print_product
 from nnc.backends.native_runs import run_native
 from nnc.backends.printer import Printer, in_blocks, over, over_vectors
 from nnc.base import dtypes
+from nnc.base.target import Target
 from nnc.commands.contract import dot
 from nnc.commands.pack import Blocks
 from nnc.device import CPU
-from nnc.device.target import Target
 from nnc.graph import Attribute, Kernel, TensorSpec, add_kernel, command, infer_specs
 from nnc.graph.kernels import KernelFactory
 from nnc.lower.kernels.axes import Axes, word_of
@@ -31,9 +31,8 @@ from nnc.lower.kernels.builder import Code, Value, has_code
 from nnc.lower.kernels.native import Native, Remembered
 from nnc.lower.plan.stages import Step, Strides, View
 
-Place = Callable[
-    [int, int], int
-]  # (position of the result, term) -> position in the left operand; negative where there is none
+# (position of the result, term) -> position in the left operand; negative where there is none
+Place = Callable[[int, int], int]
 
 
 class _AlikePositions(NamedTuple):

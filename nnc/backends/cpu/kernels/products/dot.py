@@ -22,8 +22,8 @@ from nnc.backends.printer import Printer
 from nnc.backends.products import Product, product_of
 from nnc.base import dtypes
 from nnc.base.later import later
+from nnc.base.target import Target
 from nnc.device import CPU
-from nnc.device.target import Target
 from nnc.graph import Kernel, TensorSpec, add_kernel, command, spec_of
 from nnc.graph.kernels import KernelFactory
 from nnc.lower.kernels.builder import has_code

@@ -17,9 +17,9 @@ from nnc.backends.numpy_ref import run_by_graph
 from nnc.backends.printer import Bound, Printer, times
 from nnc.backends.products import Product, make_product
 from nnc.base import dtypes
+from nnc.base.target import Target
 from nnc.commands.contract import dot
 from nnc.device import CPU
-from nnc.device.target import Target
 from nnc.errors import InternalError
 from nnc.graph import Kernel, Symbol, TensorSpec, add_kernel, find_kernel
 from nnc.graph.kernels import KernelFactory

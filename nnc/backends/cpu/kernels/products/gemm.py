@@ -31,7 +31,7 @@ from nnc.backends.printer import Bound, Printer, minus, plus, times
 from nnc.backends.products import Axis, Product
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
-from nnc.device.target import Products, Target
+from nnc.base.target import Products, Target
 from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.kernels.cascade import Cut, cut_of
 

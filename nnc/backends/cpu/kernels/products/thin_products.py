@@ -10,7 +10,7 @@ from nnc.backends.printer import Bound, Printer, times
 from nnc.backends.products import Product
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
-from nnc.device.target import Loops, Target
+from nnc.base.target import Loops, Target
 from nnc.lower.kernels.builder import Code, Slot, Value
 from nnc.lower.kernels.cascade import cut_of, pieces, total_dtype
 

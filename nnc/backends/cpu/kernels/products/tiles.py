@@ -17,7 +17,7 @@ from nnc.backends.moves import turn
 from nnc.backends.printer import Bound, times
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
-from nnc.device.target import Target
+from nnc.base.target import Target
 from nnc.lower.kernels.builder import Carried, Code, Value
 from nnc.lower.kernels.cascade import Cut, pieces, total_dtype
 from nnc.lower.kernels.native import Native

@@ -25,7 +25,7 @@ from nnc.backends.printer import Bound, Printer, add_native, times
 from nnc.backends.products import Axis, merge_axes
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
-from nnc.device.target import Target
+from nnc.base.target import Target
 from nnc.graph import TensorSpec
 from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.kernels.native import Native

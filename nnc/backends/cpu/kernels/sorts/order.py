@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from nnc.backends.printer import looping
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
-from nnc.device.target import Target
+from nnc.base.target import Target
 from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.kernels.keys import Element, comes_before, load_element, place_of, select_element, store_element
 from nnc.lower.kernels.values import first_lanes

@@ -10,7 +10,7 @@ from nnc.backends.cpu.kernels.sorts.order import SortLayout
 from nnc.backends.printer import Bound, Printer, in_blocks
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
-from nnc.device.target import Target
+from nnc.base.target import Target
 from nnc.lower.kernels.axes import Axes
 from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.kernels.keys import (

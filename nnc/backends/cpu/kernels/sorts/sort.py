@@ -17,7 +17,7 @@ from nnc.backends.cpu.kernels.sorts.rows import Keys, Noted, SortRows
 from nnc.backends.moves import row
 from nnc.backends.printer import Part, Printer, add_native, over
 from nnc.base import dtypes
-from nnc.device.target import Target
+from nnc.base.target import Target
 from nnc.graph import TensorSpec
 from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.kernels.keys import has_keys, is_ambiguous, store_element

@@ -33,7 +33,7 @@ from nnc.backends.cpu.kernels.transforms.reals import Transform, convert_bins, c
 from nnc.backends.printer import Bound, Printer, add_native, grain_of, over, times
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
-from nnc.device.target import Target
+from nnc.base.target import Target
 from nnc.graph import TensorSpec
 from nnc.lower.kernels.axes import Axes
 from nnc.lower.kernels.builder import Code, Value

@@ -86,9 +86,8 @@ def _integers_to_wide(x: Array) -> Array:
     if x.dtype.itemsize < 8:
         return wide
     low = x & x.dtype.type(0xFFF)
-    cut = (x - low) | np.where(
-        low != 0, x.dtype.type(0x1000), x.dtype.type(0)
-    )  # 52 bits, the last of which says that there were more
+    # 52 bits, the last of which says that there were more
+    cut = (x - low) | np.where(low != 0, x.dtype.type(0x1000), x.dtype.type(0))
     is_large = np.abs(wide) >= 2.0**53
     return np.where(is_large, cut.astype(np.float64), wide)
 

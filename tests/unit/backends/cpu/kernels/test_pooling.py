@@ -9,8 +9,8 @@ import pytest
 
 import nnc
 import nnc.backends.cpu.kernels.pooling
+from nnc.backends.choose import choose_kernel
 from nnc.backends.cpu.compiler.jit import compiler
-from nnc.backends.numpy_ref import choose_kernel
 from nnc.base.dtypes import BY_NAME
 from nnc.commands.pool import max_pool_places, place_dtype
 from nnc.commands.windows import window_shape

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import nnc
 import nnc.numpy as nnp
-from nnc.backends.numpy_ref import choose_kernel
+from nnc.backends.choose import choose_kernel
 from nnc.base.options import Options
 from nnc.compiled.pipeline import lower
 from nnc.graph import Graph, run_passes

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 
 import nnc
-from nnc.backends.numpy_ref import choose_kernel
+from nnc.backends.choose import choose_kernel
 from nnc.base.options import Options
 from nnc.compiled.pipeline import lower
 from nnc.errors import InternalError

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import nnc  # noqa: F401  (registers every command)
-from nnc.backends.numpy_ref import choose_kernel
+from nnc.backends.choose import choose_kernel
 from nnc.base.options import Options
 from nnc.compiled.pipeline import lower
 from nnc.graph import Graph, GraphBuilder, Symbol

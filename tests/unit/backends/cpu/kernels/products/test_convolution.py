@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from nnc.base.target import Target
 from nnc.commands.pack import Blocks
-from nnc.device.target import Target
 from nnc.graph import command, find_kernel, infer_specs, spec_of
 from tests.figures import HERE
 from tests.unit.backends.cpu.against_reference import LAYOUTS, Layout, check, dense

@@ -18,8 +18,8 @@ import nnc.numpy as nnp
 from nnc.backends.cpu.compiler.jit import compiler
 from nnc.backends.cpu.kernels.products.epilogue import print_epilogue
 from nnc.base import dtypes
+from nnc.base.target import Target
 from nnc.commands.control import with_epilogue
-from nnc.device.target import Target
 from nnc.graph import Graph, GraphBuilder, Symbol, TensorSpec, reference
 from nnc.lower.kernels.epilogue import Epilogue
 from nnc.lower.plan.stages import Step, View

@@ -13,7 +13,7 @@ from nnc.errors import ArgumentError, InternalError, user_error
 from nnc.graph.graph import Graph, NDArray, Symbol
 from nnc.graph.registry import reference
 from nnc.graph.rewrite import finds
-from nnc.graph.rule import RewriteRule, Sample
+from nnc.graph.rewrite_rule import RewriteRule, Sample
 from nnc.graph.spec import TensorSpec
 
 _DRAWS = 8

@@ -7,17 +7,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from nnc.array.array import Array
+import numpy as np
+
+from nnc.array.array import Array, asarray
+from nnc.array.likes import ArrayLike
+from nnc.array.promote import result_dtype
 from nnc.base import dtypes
+from nnc.commands.shape import concatenate
 from nnc.errors import ArgumentTypeError, DTypeError, ShapeError, user_error
 from nnc.errors.tracebacks import api_boundary
-from nnc.numpy.creation import asarray, astype, zeros
-from nnc.numpy.joining import concatenate
-from nnc.numpy.manipulation import ravel as ravelled
-from nnc.numpy.manipulation import reshape
-from nnc.numpy.types import result_type
-from nnc.tree import flatten_with_path, is_array, unflatten
-from nnc.typing import ArrayLike
+from nnc.tree.flattening import flatten_with_path, unflatten
+from nnc.tree.registration import is_array
 
 WHERE = "nnc.tree.ravel"
 T = TypeVar("T")
@@ -59,7 +59,7 @@ class Unravel:
             raise user_error(DTypeError, "unravel", problem, fix=fix)
         leaves, begin = [], 0
         for size, shape, kind in zip(sizes, self.shapes, self.kinds, strict=True):
-            leaf = reshape(x[begin : begin + size], shape)
+            leaf = x[begin : begin + size].reshape(shape)
             leaves.append(leaf if self.dtype is None else _converted(leaf, kind))
             begin += size
         return unflatten(self.structure, leaves)
@@ -68,7 +68,7 @@ class Unravel:
 def _converted(x: Array, dtype: dtypes.DType) -> Array:
     """Returns a part of the vector in the dtype of its leaf; of complex numbers that a real leaf became, the real part."""
     is_narrower = dtypes.is_complex(x.dtype) and not dtypes.is_complex(dtype)
-    return astype(x.real if is_narrower else x, dtype)
+    return (x.real if is_narrower else x).astype(dtype)
 
 
 @api_boundary
@@ -101,8 +101,8 @@ def ravel(tree: T) -> tuple[Array, Callable[[ArrayLike], T]]:
             raise user_error(ArgumentTypeError, WHERE, problem, fix=fix)
     arrays = [asarray(leaf) for _, leaf in pairs]
     kinds = tuple(x.dtype for x in arrays)
-    dtype = result_type(*kinds) if kinds else dtypes.DEFAULT_FLOAT
+    dtype = result_dtype(*(np.empty((), kind) for kind in kinds), where=WHERE) if kinds else dtypes.DEFAULT_FLOAT
     unravel = Unravel(structure, tuple(x.shape for x in arrays), kinds, dtype if len(set(kinds)) > 1 else None)
     if not arrays:
-        return zeros((0,), dtype), unravel
-    return concatenate([ravelled(astype(x, dtype)) for x in arrays]), unravel
+        return asarray(np.empty(0, dtype)), unravel
+    return concatenate(*[x.astype(dtype).ravel() for x in arrays], axis=0), unravel

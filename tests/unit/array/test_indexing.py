@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import nnc
-from nnc.commands.index import gather
-from nnc.commands.indexing import (
+from nnc.array.indexing import (
     dynamic_slice,
     dynamic_update_slice,
     getitem,
@@ -20,6 +19,7 @@ from nnc.commands.indexing import (
     take,
     take_along_axis,
 )
+from nnc.commands.index import gather
 from nnc.errors import ArgumentError, DTypeError, IndexingError, OutOfBoundsError, ShapeError, TraceError
 from nnc.graph import GraphBuilder
 

@@ -14,26 +14,15 @@ from typing import Any
 
 import numpy as np
 
+from nnc.array.promote import as_operand, astype, broadcast_shapes, broadcast_to_shape
 from nnc.base import dtypes
 from nnc.base.context import get_context
 from nnc.commands.constants import full_like
 from nnc.commands.elementwise import add, less, select
-from nnc.commands.promote import as_operand, astype, broadcast_shapes, broadcast_to_shape
 from nnc.device.dlpack import is_foreign
 from nnc.errors import ArgumentError, IndexingError, OutOfBoundsError, TraceError, user_error
 from nnc.graph import TensorSpec, spec_of
 from nnc.graph.rules import Value
-
-# Modes of reading and writing at positions out of range: see `index.py` for their meaning.
-GATHER_MODES = ("error", "clip", "wrap", "drop", "fill")
-SCATTER_MODES = ("error", "clip", "wrap", "drop")
-SLICE_MODES = ("error", "clip")
-
-
-def is_strict(*specs: TensorSpec, mode: str, **params: Any) -> bool:
-    """Whether a command of these parameters raises on a position that is out of range (column `refuses`)."""
-    return mode == "error"
-
 
 Shape = tuple[int, ...]
 NDArray = np.ndarray[Any, Any]

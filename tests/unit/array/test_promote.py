@@ -10,8 +10,8 @@ import pytest
 
 import nnc
 import nnc.numpy as nnp
+from nnc.array import promote
 from nnc.base import dtypes
-from nnc.commands import promote
 from nnc.errors import ArgumentTypeError, DTypeError, ShapeError
 from nnc.graph import command
 

@@ -8,16 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nnc.base import dtypes
-from nnc.calls.spelling import spelled
-from nnc.commands.elementwise import add, copy, maximum, minimum, mul, select
-from nnc.commands.index import dynamic_slice as dynamic_slice_command
-from nnc.commands.index import dynamic_update_slice as dynamic_update_slice_command
-from nnc.commands.index import expand_last, gather, move_axis, scatter
-from nnc.commands.index_plan import (
-    GATHER_MODES,
-    SCATTER_MODES,
-    SLICE_MODES,
+from nnc.array.index_plan import (
     Picked,
     Plan,
     bad_type,
@@ -25,7 +16,7 @@ from nnc.commands.index_plan import (
     make_plan,
     read_entry,
 )
-from nnc.commands.promote import (
+from nnc.array.promote import (
     Operand,
     as_operand,
     as_operands,
@@ -36,6 +27,12 @@ from nnc.commands.promote import (
     is_weak,
     with_weakness,
 )
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
+from nnc.commands.elementwise import add, copy, maximum, minimum, mul, select
+from nnc.commands.index import GATHER_MODES, SCATTER_MODES, SLICE_MODES, expand_last, gather, move_axis, scatter
+from nnc.commands.index import dynamic_slice as dynamic_slice_command
+from nnc.commands.index import dynamic_update_slice as dynamic_update_slice_command
 from nnc.commands.rules import check_axis
 from nnc.commands.shape import flip, permute, reshape, slice_
 from nnc.errors import ArgumentTypeError, DTypeError, IndexingError, OutOfBoundsError, ShapeError, user_error
@@ -46,7 +43,7 @@ from nnc.graph.rules import Value
 
 if TYPE_CHECKING:
     from nnc.array.array import Array
-    from nnc.typing import ArrayLike
+    from nnc.array.likes import ArrayLike
 
 Shape = tuple[int, ...]
 

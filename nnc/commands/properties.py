@@ -1,4 +1,4 @@
-"""Facts of nodes that follow from the columns of their commands, so that passes need no names of commands."""
+"""Properties of nodes that follow from the columns of their commands, so that passes need no names of commands."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nnc.commands.rules import (
     Product,
     Sum,
     elements,
-    in_place_facts,
+    in_place_of,
     may_raise,
     reduction,
     together,
@@ -82,7 +82,7 @@ def yields_elements(node: Node) -> bool:
         return covers(boxes_of(node), node.outputs[0].shape)
     if by is not None:
         return by.idempotent and node.inputs[0].spec.size > 0
-    return is_view(node) or 0 in in_place_facts(command, node.params).identity
+    return is_view(node) or 0 in in_place_of(command, node.params).identity
 
 
 def boxes_of(join: Node) -> list[Box]:

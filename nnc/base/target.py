@@ -49,9 +49,8 @@ class Threads(NamedTuple):
     moved_part_bytes: int = 1 << 17
     inline_bytes: int = 64
     parts_of_a_thread: int = 16  # with 4, a product of 28 panels took a fifth longer: the last part was an eighth of it
-    caller_pauses: int = (
-        8000  # 0.2 ms with 26 ns for a pause: a worker that takes much longer may have lost its processor
-    )
+    # 0.2 ms with 26 ns for a pause: a worker that takes much longer may have lost its processor
+    caller_pauses: int = 8000
     # 2 ms, as libgomp's threads: a worker that sleeps is often woken on its caller's processor and stays there for a tick
     # of 4 ms. Offering the processor meanwhile (sched_yield) is worse: Linux takes a whole slice of time from the caller
     worker_pauses: int = 80_000
