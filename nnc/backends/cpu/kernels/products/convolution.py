@@ -1,4 +1,5 @@
-"""Printed convolutions and both their gradients, for programs that call no library: as products of matrices, without copies.
+"""Printed convolutions and both their gradients, for programs that call no library, and convolutions of one image to few channels:
+as products of matrices, without copies.
 
 Along each axis, positions of the result that have the same terms are a run: those whose windows lie within the input, and each
 of those that reach into the padding; with strides, the gradient of the input has runs for each remainder. A box of runs is a
@@ -11,16 +12,21 @@ row of a single product ("im2col"). Where its result is not finite, the boxes co
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from functools import lru_cache, partial
 from itertools import product
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from nnc.backends.cpu.kernels.products.dot import print_product
 from nnc.backends.native_runs import run_native
-from nnc.backends.printer import Bound, Printer, grain_of, in_blocks, over, over_vectors
+from nnc.backends.printer import Bound, Printer, grain_of, in_blocks, over, over_vectors, times
 from nnc.base import dtypes
 from nnc.commands.contract import dot
+from nnc.commands.conv import conv
+from nnc.commands.windows import is_narrow
 from nnc.device import CPU
 from nnc.device.target import Target
 from nnc.graph import Attribute, Kernel, TensorSpec, add_kernel, command, infer_specs
@@ -30,9 +36,11 @@ from nnc.lower.kernels.builder import Code, Value, has_code
 from nnc.lower.kernels.native import Native, Remembered
 from nnc.lower.plan.stages import Step, Strides, View, row_major
 
-Place = Callable[
-    [int, int], int
-]  # (position of the result, term) -> position in the left operand; negative where there is none
+Windows = tuple[int, int, int]  # stride, dilation, and padding before the first element
+PlaceRule = Callable[
+    [Any, Any, Windows], Any
+]  # (positions, terms, windows) -> positions in the left operand, < 0: none
+_PLACES_AT_ONCE = 1 << 20
 
 
 class _AlikePositions(NamedTuple):
@@ -64,40 +72,47 @@ class _ConvolutionStrides(NamedTuple):
     sizes: tuple[int, int, int, int]  # groups, rows, columns, summed
 
 
-def _axis_runs(positions: int, terms: int, size: int, place: Place) -> Iterator[_AlikePositions]:
-    """Cuts one axis of the result into runs."""
-    alike: dict[tuple[int, ...], list[int]] = {}
-    for r in range(positions):
-        found = tuple(t for t in range(terms) if 0 <= place(r, t) < size)
-        alike.setdefault(found, []).append(r)
-    for found, rows in alike.items():
+@lru_cache(maxsize=256)
+def _axis_runs(positions: int, terms: int, size: int, rule: PlaceRule, windows: Windows) -> list[_AlikePositions]:
+    """Cuts one axis of the result into runs; `windows` are its stride, dilation and padding before the first element."""
+    alike: dict[bytes, list[int]] = {}
+    for begin in range(0, positions, most := max(1, _PLACES_AT_ONCE // max(terms, 1))):
+        rows = np.arange(begin, min(begin + most, positions))
+        places = rule(rows[:, None], np.arange(terms), windows)
+        for r, found in zip(rows.tolist(), np.packbits((places >= 0) & (places < size), axis=1), strict=True):
+            alike.setdefault(found.tobytes(), []).append(r)
+    cut = []
+    for bits, rows_alike in alike.items():
+        found = np.flatnonzero(np.unpackbits(np.frombuffer(bits, np.uint8), count=terms)).tolist()
         term, term_step = (found[0] if found else 0), (found[1] - found[0] if len(found) > 1 else 1)
-        while rows:
-            step = rows[1] - rows[0] if len(rows) > 1 else 1
+        left = rows_alike
+        while left:
+            step = left[1] - left[0] if len(left) > 1 else 1
             count = 1
-            while count < len(rows) and rows[count] - rows[count - 1] == step:
+            while count < len(left) and left[count] - left[count - 1] == step:
                 count += 1
-            at = place(rows[0], term) if found else 0
-            along = place(rows[1], term) - at if found and count > 1 else 0
-            across = place(rows[0], found[1]) - at if len(found) > 1 else 0
-            yield _AlikePositions(rows[0], step, count, term, term_step, len(found), at, along, across)
-            rows = rows[count:]
+            at = int(rule(left[0], term, windows)) if found else 0
+            along = int(rule(left[1], term, windows)) - at if found and count > 1 else 0
+            across = int(rule(left[0], found[1], windows)) - at if len(found) > 1 else 0
+            cut.append(_AlikePositions(left[0], step, count, term, term_step, len(found), at, along, across))
+            left = left[count:]
+    return cut
 
 
-def _forward(stride: int, dilation: int, low: int) -> Place:
-    return lambda p, k: stride * p + dilation * k - low
+def _forward(p: Any, k: Any, windows: Windows) -> Any:
+    stride, dilation, low = windows
+    return stride * p + dilation * k - low
 
 
-def _input_gradient(stride: int, dilation: int, low: int) -> Place:
-    def place(q: int, k: int) -> int:
-        p, left = divmod(q + low - dilation * k, stride)
-        return -1 if left else p
-
-    return place
+def _input_gradient(q: Any, k: Any, windows: Windows) -> Any:
+    stride, dilation, low = windows
+    p, left = np.divmod(q + low - dilation * k, stride)
+    return np.where(left, -1, p)
 
 
-def _weight_gradient(stride: int, dilation: int, low: int) -> Place:
-    return lambda k, p: stride * p + dilation * k - low
+def _weight_gradient(k: Any, p: Any, windows: Windows) -> Any:
+    stride, dilation, low = windows
+    return stride * p + dilation * k - low
 
 
 def _channels_first(view: View, channels_last: bool) -> tuple[tuple[int, ...], Strides]:
@@ -144,14 +159,15 @@ class _ConvolutionForm(NamedTuple):
     terms, and the left operand.
     """
 
-    place: Callable[[int, int, int], Place]
+    place: PlaceRule
     tensors: Callable[[Step], _Tensors]
+    pads: bool = False  # whether the left operand may be copied with zeros around it
 
 
 _forms: Attribute[_ConvolutionForm] = Attribute(
     "printed_convolution", "the form in which a convolution, or a gradient of one, is printed"
 )
-_forms.set("conv", _ConvolutionForm(_forward, partial(_activation_tensors, is_forward=True)))
+_forms.set("conv", _ConvolutionForm(_forward, partial(_activation_tensors, is_forward=True), pads=True))
 _forms.set("conv_input_grad", _ConvolutionForm(_input_gradient, partial(_activation_tensors, is_forward=False)))
 _forms.set("conv_weight_grad", _ConvolutionForm(_weight_gradient, _gradient_tensors))
 
@@ -171,13 +187,20 @@ class _ConvolutionSums(NamedTuple):
         """Whether a position has fewer terms than there are."""
         return any(run.terms < n for runs, n in zip(self.cut, self.terms, strict=True) for run in runs)
 
+    @property
+    def boxes(self) -> int:
+        """How many products compute it where the operands lie."""
+        return math.prod(map(len, self.cut))
+
 
 def _sums_of(step: Step) -> _ConvolutionSums:
     form = _forms[step.command]
     tensors, positions, terms, sizes = form.tensors(step)
     windows = (step.params[key] for key in ("stride", "dilation", "padding"))
-    places = [form.place(s, d, low) for s, d, (low, _) in zip(*windows, strict=True)]
-    cut = [list(_axis_runs(*each)) for each in zip(positions, terms, sizes, places, strict=True)]
+    cut = [
+        _axis_runs(n, k, size, form.place, (stride, dilation, low))
+        for n, k, size, stride, dilation, (low, _) in zip(positions, terms, sizes, *windows, strict=True)
+    ]
     return _ConvolutionSums(tensors, positions, terms, cut)
 
 
@@ -217,11 +240,14 @@ def _box_product(step: Step, tensors: _ConvolutionStrides, runs: Sequence[_Alike
 
 
 def _native(step: Step, machine: Target) -> Native | None:
-    sums = _sums_of(step)
+    sums, form = _sums_of(step), _forms[step.command]
     unfolds = _unfolded_bytes(sums, step.outputs[0].spec.dtype.itemsize, machine) > 0
-    printer = Printer(step, machine, workspace=unfolds)
+    pads = not unfolds and _is_padded(form, sums, machine)
+    printer = Printer(step, machine, workspace=unfolds or pads)
     if not step.outputs[0].spec.size:
         return printer.native(inline=True)
+    if pads:
+        return printer.native(light=True) if _print_padded(printer, step, sums, machine) else None
     if not unfolds:
         return printer.native(light=True) if _print_boxes(printer, step, sums, machine) else None
     if not _print_unfolded(printer, step, sums, machine):
@@ -335,6 +361,92 @@ def _print_unfolded(printer: Printer, step: Step, sums: _ConvolutionSums, machin
     return True
 
 
+# -- wide windows ------------------------------------------------------------------------------------------------------
+
+
+def _is_padded(form: _ConvolutionForm, sums: _ConvolutionSums, machine: Target) -> bool:
+    """Whether a copy of the left operand with zeros around it takes the place of many products."""
+    return form.pads and not machine.backends and sums.boxes > machine.convolutions.most_boxes
+
+
+def _padded_view(step: Step) -> View:
+    """The left operand with zeros around it, without gaps."""
+    (n, c, *sizes), _ = _channels_first(step.inputs[0], step.params.get("channels_last", False))
+    padded = (size + low + high for size, (low, high) in zip(sizes, step.params["padding"], strict=True))
+    return View.whole(0, TensorSpec((n, c, *padded), step.inputs[0].spec.dtype))
+
+
+def _print_padded(printer: Printer, step: Step, sums: _ConvolutionSums, machine: Target) -> bool:
+    """Prints the copy of a convolution's operand with zeros around it, and one product; returns whether that has a kernel.
+
+    Windows that reach into the padding in many ways would need as many products: 117 of a window of 3 × 39. Where the result is
+    not finite, plain loops compute it once more.
+    """
+    code, padded = printer.main, _padded_view(step)
+    _, strides = _channels_first(step.inputs[0], step.params.get("channels_last", False))
+    lows = [low for low, _ in step.params["padding"]]
+    within = (*padded.spec.shape[:2], *_channels_first(step.inputs[0], step.params.get("channels_last", False))[0][2:])
+    with over(code, Axes(padded.spec.shape, (padded.strides,)).merged(), ["%workspace"]) as (at,):
+        code.store(at, code.constant(0, padded.spec.dtype))
+    first = sum(low * stride for low, stride in zip(lows, padded.strides[2:], strict=True))
+    with over(code, Axes(within, (strides, padded.strides)), ["%in0", code.offset("%workspace", first)]) as (x, y):
+        code.store(y, code.load(x, padded.spec.dtype))
+    windows = zip(step.params["stride"], step.params["dilation"], sums.positions, sums.terms, strict=True)
+    whole = [_AlikePositions(0, 1, n, 0, 1, terms, 0, along, across) for along, across, n, terms in windows]
+    tensors, own = sums.tensors, padded.strides
+    tensors = tensors._replace(
+        groups=(tensors.sizes[3] * own[1], *tensors.groups[1:]), rows=(own[0], tensors.rows[1]),
+        summed=(own[1], tensors.summed[1]), spatial=(own[2:], *tensors.spatial[1:]),
+    )  # fmt: skip
+    native = print_product(_box_product(step, tensors, whole), machine)
+    if native is None:
+        return False
+    printer.call(code, native, "%workspace", "%in1", "%out0")
+    with code.when(code.not_(_is_finite(code, step.outputs[0], machine))):  # zeros may have met an infinite weight
+        _print_loops(code, step, sums)
+    return True
+
+
+def _print_loops(code: Code, step: Step, sums: _ConvolutionSums) -> None:
+    """Prints plain loops over the elements of a convolution's result and their terms."""
+    tensors, params, dtype = sums.tensors, step.params, step.outputs[0].spec.dtype
+    lefts, rights, outs = tensors.spatial
+    sizes = _channels_first(step.inputs[0], params.get("channels_last", False))[0][2:]
+    wide = dtypes.float64 if dtypes.is_float(dtype) else dtype
+    with ExitStack() as stack:
+        x, w, y = "%in0", "%in1", "%out0"
+
+        def moved(pointer: str, index: Value, stride: int) -> str:
+            return code.offset(pointer, times(code, index, stride))
+
+        for size, moves in zip(
+            tensors.sizes[:3],
+            (tensors.groups, (tensors.rows[0], 0, tensors.rows[1]), (0, *tensors.columns)), strict=True,
+        ):  # fmt: skip
+            index = stack.enter_context(code.loop(0, size))
+            x, w, y = (moved(p, index, stride) for p, stride in zip((x, w, y), moves, strict=True))
+        places = [stack.enter_context(code.loop(0, n)) for n in sums.positions]
+        total = code.slot(code.constant(0, wide))
+        with ExitStack() as inner:
+            c = inner.enter_context(code.loop(0, tensors.sizes[3]))
+            a, b = moved(x, c, tensors.summed[0]), moved(w, c, tensors.summed[1])
+            for axis, (place, size) in enumerate(zip(places, sizes, strict=True)):
+                k = inner.enter_context(code.loop(0, sums.terms[axis]))
+                at = code.add(
+                    code.integer(times(code, place, params["stride"][axis])),
+                    code.integer(times(code, k, params["dilation"][axis])),
+                )
+                at = code.sub(at, code.integer(params["padding"][axis][0]))
+                inner.enter_context(code.when(code.compare("ge", at, code.integer(0))))
+                inner.enter_context(code.when(code.compare("lt", at, code.integer(size))))
+                a, b = moved(a, at, lefts[axis]), moved(b, k, rights[axis])
+            terms = [code.convert(code.load(p, dtype), wide) for p in (a, b)]
+            code.write(total, code.add(code.read(total), code.mul(*terms)))
+        for place, stride in zip(places, outs, strict=True):
+            y = moved(y, place, stride)
+        code.store(y, code.convert(code.read(total), dtype))
+
+
 def _is_finite(code: Code, out: View, machine: Target) -> Value:
     """Whether all elements of the result are finite: with a sum of differences from themselves."""
     dtype, axes = out.spec.dtype, Axes(out.spec.shape, (out.strides,)).ordered(0)
@@ -355,22 +467,30 @@ def _is_finite(code: Code, out: View, machine: Target) -> Value:
 
 def _workspace(name: str, machine: Target, specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> int:
     outs = infer_specs(command(name), specs, params)
-    if not _supports(machine, specs, params) or not outs[0].size:
+    if not _supports(name, machine, specs, params) or not outs[0].size:
         return 0
     views = [View.whole(0, spec) for spec in (*specs, *outs)]
-    sums = _sums_of(Step(command(name), tuple(views[:2]), tuple(views[2:]), params))
-    return _unfolded_bytes(sums, specs[0].dtype.itemsize, machine)
+    step = Step(command(name), tuple(views[:2]), tuple(views[2:]), params)
+    sums = _sums_of(step)
+    unfolded = _unfolded_bytes(sums, specs[0].dtype.itemsize, machine)
+    if unfolded or not _is_padded(_forms[step.command], sums, machine):
+        return unfolded
+    return _padded_view(step).spec.nbytes
 
 
-def _supports(machine: Target, specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:
-    """Takes convolutions of programs without libraries; elsewhere the reference, with BLAS, runs those oneDNN lacks."""
-    return bool(machine.backends) and "packed" not in params and has_code(specs[0].dtype)
+def _supports(name: str, machine: Target, specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:
+    """Takes narrow convolutions, and those of programs without libraries; elsewhere the reference, with BLAS, runs those oneDNN
+    lacks.
+    """
+    if not machine.backends:
+        return name == conv.name and is_narrow(specs[0], specs[1], params, machine.convolutions)
+    return "packed" not in params and has_code(specs[0].dtype)
 
 
 def _kernel(name: str, machine: Target) -> Kernel:
     native = partial(_native, machine=machine)
     workspace = partial(_workspace, name, machine)
-    able = partial(_supports, machine)
+    able = partial(_supports, name, machine)
     return Kernel(CPU, run_native(native, name), able, workspace=workspace, native=Remembered(native))
 
 
