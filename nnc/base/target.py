@@ -169,6 +169,7 @@ class Products(NamedTuple):
         row_matrix_bytes: bytes of the matrix from which on a single row is multiplied without panels.
         row_panel_bytes: bytes of the sums of a single row that are added to at a time.
         row_parts: parts of a product of a single row, at most.
+        copied_vector_bytes: bytes of a vector whose elements are no neighbours, up to which it is copied for a matrix.
         prefetched_rows: rows between the row that is added and the row that is prefetched.
         added_rows: rows of the matrix that are added at once.
         prefetched_terms: terms between the term that is multiplied and the term that is prefetched.
@@ -197,6 +198,7 @@ class Products(NamedTuple):
     row_matrix_bytes: int = 1 << 16  # below, the nearest cache serves panels as well
     row_panel_bytes: int = 1 << 13  # a part of the nearest cache, and rows of two pages
     row_parts: int = 8  # memory limits, not the cores
+    copied_vector_bytes: int = 1 << 15  # it lies on the stack
     prefetched_rows: int = 2  # the processor does not look past a page
     added_rows: int = 2  # the sums are read and written half as often
     prefetched_terms: int = 8
@@ -223,6 +225,9 @@ class Convolutions(NamedTuple):
         few_rows: rows of a product below which reordering the weight costs more than it brings.
         turning_cost: cost of turning a tensor's axes, in times of a library's own reorder.
         padded_positions: positions of a printed convolution's result up to which they read a large weight but once.
+        narrow: channels of a result up to which a printed convolution of one image is faster than the library's.
+        most_boxes: products that a printed convolution may consist of, for places whose windows reach into the padding.
+        long_window: places of a window from which on that holds with strides, too.
     """
 
     large_image: int = 512
@@ -230,6 +235,9 @@ class Convolutions(NamedTuple):
     few_rows: int = 1024
     turning_cost: int = 3
     padded_positions: int = 128
+    narrow: int = 8  # the library fills half of its vectors: 1.1 to 8 times as fast on Zen 5
+    long_window: int = 16
+    most_boxes: int = 9  # windows of 3 × 3; each product takes a tenth of a second to compile
 
 
 class Sorting(NamedTuple):

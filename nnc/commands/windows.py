@@ -8,7 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from nnc.base import dtypes
+from nnc.base.target import Convolutions
 from nnc.errors import ArgumentError, ShapeError, user_error
+from nnc.graph.spec import TensorSpec
 
 Shape = tuple[int, ...]
 Padding = tuple[tuple[int, int], ...]
@@ -55,6 +58,17 @@ def window_shape(
             fix = "use a smaller window or dilation, or more padding."
             raise user_error(ShapeError, where, problem, operands=operands, fix=fix)
     return tuple((size - reach) // s + 1 for reach, size, s in zip(reaches, padded, stride, strict=True))
+
+
+def is_narrow(x: TensorSpec, w: TensorSpec, params: Mapping[str, Any], figures: Convolutions) -> bool:
+    """Whether a convolution is a printed one's, rather than the library's: that of one image to few channels, whose places make
+    longer vectors than its channels.
+    """
+    if "packed" in params or params.get("channels_last", False) or x.dtype != dtypes.float32:
+        return False
+    is_long = w.shape[-1] >= figures.long_window and params["dilation"][-1] == 1
+    has_few = x.shape[0] == params["groups"] == 1 and w.shape[0] <= figures.narrow
+    return has_few and (max(params["stride"]) == 1 or is_long)
 
 
 def spatial_axes(ndim: int, rank: int, channels_last: bool = False) -> slice:

@@ -86,7 +86,8 @@ class OnnxFunction:
         }
         self.params = {name: nnc.asarray(np.asarray(array)) for name, array in trained.items()}
         self.graph = graph._replace(weights={n: a for n, a in graph.weights.items() if n not in trained})
-        self._model, self._own = model, OwnWeights()
+        self._model = model
+        self._tracer = _ModelTracer(model, self.graph, self._defaults)
         self._programs: dict[Any, Any] = {}  # compiled functions, by the values of the inputs that are fixed in them
         self._fixed: dict[Any, frozenset[str] | None] = {}  # by the specs of a call; None: the nodes run one by one
         self._usual: dict[Any, tuple[frozenset[str], Any]] = {}  # how calls of arrays of these specs ran
@@ -98,12 +99,10 @@ class OnnxFunction:
         if usual is None:
             return self.apply(self.params, feeds)
         fixed, names = usual
-        if not fixed:
-            program, free = self._programs[()], feeds
-        elif (program := self._programs.get(tuple([(name, _key(feeds[name])) for name in names]))) is not None:
-            free = {name: value for name, value in feeds.items() if name not in fixed}
-        else:
+        program = self._programs.get(tuple([(name, _key(feeds[name])) for name in names]))
+        if program is None:
             return self.apply(self.params, feeds)
+        free = {name: _as_array(value) for name, value in feeds.items() if name not in fixed}
         found: list[Any] = program(self.params, free)
         return found
 
@@ -143,7 +142,7 @@ class OnnxFunction:
                 self._usual[specs] = fixed, sorted(fixed)
             return list(found)
         self._note(f"node by node: {_call_text(given)}")
-        return [named.value for named in self._trace(params, given, hosts)]
+        return [named.value for named in self._tracer.run(params, given, hosts)]
 
     def defines(self, node: Node) -> bool:
         """Whether the model or the standard defines the operator of a node by other operators."""
@@ -159,7 +158,7 @@ class OnnxFunction:
             name for name, value in given.items() if isinstance(value, np.ndarray) and value.size <= SMALL
         )
         try:
-            return list(map(_result, self._trace(params, given, fixed)))
+            return list(map(_result, self._tracer.run(params, given, fixed)))
         except InputsNeeded as request:
             which = ", ".join(map(repr, sorted(request.inputs)))
             problem = f"{request.what} in {request.node.title} depends on the values of {which}, which are traced."
@@ -177,11 +176,7 @@ class OnnxFunction:
             if len(self._programs.keys() - {()}) >= MOST_VARIANTS:
                 return None, {}
 
-            @nnc.compile
-            def program(params: Mapping[str, Any], free: Mapping[str, Any]) -> list[Any]:
-                return list(map(_result, self._trace(params, {**free, **held}, frozenset(held))))
-
-            self._programs[key] = program
+            self._programs[key] = _compiled(_WithFixed(self._tracer, held))
         return self._programs[key], {name: value for name, value in given.items() if name not in fixed}
 
     def _more_fixed(
@@ -193,16 +188,6 @@ class OnnxFunction:
         self._note(f"{request.what} in {request.node.title} depends on the values of {names or 'no input'}")
         is_small = all(name in given and np.size(given[name]) <= SMALL for name in wanted)
         return fixed | wanted if wanted and is_small else None
-
-    def _trace(self, params: Mapping[str, Any], given: Mapping[str, Any], fixed: frozenset[str]) -> list[Named]:
-        values: Values = {name: Named(value, frozenset((name,))) for name, value in params.items()}
-        for value in self.graph.inputs:
-            if value.name in given:
-                known = value.name in fixed or is_known(given[value.name])
-                values[value.name] = Named(given[value.name], frozenset() if known else frozenset((value.name,)))
-            elif value.name not in self._defaults:
-                values[value.name] = Named(None, frozenset())
-        return Runner(self._model, self._own).graph(self.graph, values)
 
     def _checked(self, feeds: Feeds) -> dict[str, Any]:
         """Returns the inputs as arrays of the declared dtypes and shapes."""
@@ -236,6 +221,46 @@ class OnnxFunction:
     def _note(self, line: str) -> None:
         if len(self._reasons) < 1000:
             self._reasons[line] = None
+
+
+class _ModelTracer:
+    """Runs the nodes of a model, under a trace or on arrays.
+
+    It is no function, so that calls of compiled functions that hold it do not look through all nodes for changes.
+    """
+
+    def __init__(self, model: Model, graph: ModelGraph, defaults: frozenset[str]) -> None:
+        self._model, self._graph, self._defaults, self._own = model, graph, defaults, OwnWeights()
+
+    def run(self, params: Mapping[str, Any], given: Mapping[str, Any], fixed: frozenset[str]) -> list[Named]:
+        """Returns the outputs; the values of inputs that are `fixed` are known."""
+        values: Values = {name: Named(value, frozenset((name,))) for name, value in params.items()}
+        for value in self._graph.inputs:
+            if value.name in given:
+                known = value.name in fixed or is_known(given[value.name])
+                values[value.name] = Named(given[value.name], frozenset() if known else frozenset((value.name,)))
+            elif value.name not in self._defaults:
+                values[value.name] = Named(None, frozenset())
+        return Runner(self._model, self._own).graph(self._graph, values)
+
+
+class _WithFixed:
+    """A model as a function of its other inputs, where some have these values."""
+
+    def __init__(self, tracer: _ModelTracer, held: Mapping[str, Any]) -> None:
+        self._tracer, self._held = tracer, held
+
+    def run(self, params: Mapping[str, Any], free: Mapping[str, Any]) -> list[Any]:
+        """Returns the outputs as a compiled function may return them."""
+        return list(map(_result, self._tracer.run(params, {**free, **self._held}, frozenset(self._held))))
+
+
+def _compiled(model: _WithFixed) -> Any:
+    @nnc.compile
+    def program(params: Mapping[str, Any], free: Mapping[str, Any]) -> list[Any]:
+        return model.run(params, free)
+
+    return program
 
 
 def _settings(nodes: Sequence[Node]) -> set[str]:
@@ -343,13 +368,21 @@ def _key(value: Any) -> Any:
 
 
 def _specs(feeds: Mapping[str, Any]) -> Any:
-    """Returns names and specs of inputs that are arrays of nnc; None where another one is among them."""
-    found = []
+    """Returns names and specs of inputs that are arrays of nnc or NumPy; None where another one is among them."""
+    found: list[Any] = []
     for name, value in feeds.items():
-        if type(value) is not Array:
+        if type(value) is Array:
+            found.append((name, value.spec))
+        elif type(value) is np.ndarray and value.flags.writeable:
+            found.append((name, value.shape, value.dtype))
+        else:
             return None
-        found.append((name, value.spec))
     return tuple(found)
+
+
+def _as_array(value: Any) -> Any:
+    """Returns an array of nnc on the memory of NumPy's: functions of arrays alone are called with less ado."""
+    return value if type(value) is Array else nnc.asarray(value)
 
 
 def _spec(value: Any) -> Any:

@@ -40,7 +40,7 @@ from nnc.base.dtypes import DType
 from nnc.base.target import Convolutions, Target
 from nnc.commands.conv import conv
 from nnc.commands.pack import Blocks, packed_shape
-from nnc.commands.windows import Padding, Shape
+from nnc.commands.windows import Padding, Shape, is_narrow
 from nnc.errors import BackendError
 from nnc.graph import Attribute, Command, Graph, Kernel, TensorSpec, add_kernel, infer_specs
 from nnc.graph import command as get_command
@@ -610,10 +610,14 @@ def _add(target: Command) -> None:
             layout = _layout(problem(specs, params), once)
             return {} if layout is None else {1: layout}
 
+        def supports(specs: Specs, params: Params) -> bool:
+            is_printed = target is conv and is_narrow(specs[0], specs[1], params, machine.convolutions)
+            return not is_printed and _is_possible(specs[0]) and _is_fast(problem(specs, params))
+
         return Kernel(
             "onednn",
             _run_dense(target.name, native),
-            lambda specs, params: _is_possible(specs[0]) and _is_fast(problem(specs, params)),
+            supports,
             priority=20,
             workspace=lambda specs, params: _dense_workspace(problem(specs, params)),
             native=native,

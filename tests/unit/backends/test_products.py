@@ -414,3 +414,20 @@ def test_without_the_library_there_is_no_kernel_of_it(monkeypatch: pytest.Monkey
     step = step_of(x, x, x.copy(), {"contract": ((1,), (0,)), "batch": ((), ())})
     assert matmul_native(step) is None
     check(x, x)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "bfloat16"])
+@pytest.mark.parametrize("shape", [(400, 600), (9, 33), (8, 16), (7, 100)])
+def test_a_vector_whose_elements_are_no_neighbours_meets_a_matrix(shape: tuple[int, int], dtype: str) -> None:
+    rng = np.random.default_rng(0)
+    matrix = rng.integers(-3, 4, shape).astype(dtypes.as_dtype(dtype))
+    columns = rng.integers(-3, 4, (shape[1], 5)).astype(dtypes.as_dtype(dtype))
+    for operands, contract in (
+        ((matrix, columns[:, 2]), ((1,), (0,))),
+        ((columns[:, 1:2].T, matrix), ((1,), (1,))),
+    ):
+        params = {"contract": contract, "batch": ((), ())}
+        wanted = np.tensordot(*(np.asarray(x, "float64") for x in operands), contract)
+        out = np.empty(wanted.shape, matrix.dtype)
+        run_native(lambda step: print_product(step, HERE), "dot")(operands, (out,), params)
+        np.testing.assert_array_equal(out, wanted.astype(matrix.dtype))

@@ -11,6 +11,8 @@ from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, FileFormatE
 from nnc.testing import check_grads
 
 pytest.importorskip("onnx")
+from nnc.onnx.callable import OnnxFunction
+from nnc.trace.core import captures
 from tests.unit.onnx.models import BOOL, FLOAT, INT64, dense, graph, model, node
 
 X = np.array([[1.0, 2.0, 3.0], [-1.0, 0.5, 2.0]], np.float32)
@@ -207,8 +209,28 @@ def test_packed_weights_are_made_once() -> None:
     expected = np.asarray(nnc.nn.conv(x, weights["w"], padding=1))
     for _ in range(3):
         np.testing.assert_allclose(f({"x": x})[0], expected, rtol=1e-4, atol=1e-4)
-    (copies,) = f._own._copies.values()
+    (copies,) = f._tracer._own._copies.values()
     assert copies[1].shape == (64, 32, 3, 3)
+
+
+def test_a_call_of_known_arrays_looks_through_no_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    f = nnc.onnx.load(dense())
+    for x in (np.asarray(X), nnc.asarray(X)) * 3:
+        expected = np.asarray(f({"x": x})[0])
+    monkeypatch.setattr(captures, "_same", lambda now, then: pytest.fail("captured values are compared"))
+    monkeypatch.setattr(OnnxFunction, "apply", lambda *_: pytest.fail("the inputs are checked again"))
+    for x in (np.asarray(X), nnc.asarray(X)):
+        np.testing.assert_array_equal(f({"x": x})[0], expected)
+
+
+def test_results_share_no_memory_with_inputs_of_numpy() -> None:
+    f = nnc.onnx.load(model([node("Identity", ["x"], ["y"])], {"x": (FLOAT, [3])}, {"y": (FLOAT, [3])}))
+    x = np.ones(3, np.float32)
+    for _ in range(3):
+        (found,) = f({"x": x})
+        x[:] = 2
+        np.testing.assert_array_equal(found, [1, 1, 1])
+        x[:] = 1
 
 
 # -- branches and loops ------------------------------------------------------------------------------------------------

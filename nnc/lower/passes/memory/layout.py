@@ -7,12 +7,14 @@ such that the bytes that are moved for it are fewest: a minimum cut (`nnc.lower.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from nnc.base.options import Options
+from nnc.base.target import Convolutions
 from nnc.commands.shape import broadcast_axes, invert_permutation
+from nnc.commands.windows import is_narrow
 from nnc.device import CPU, machine_of
 from nnc.graph import Graph, Node, Symbol, TensorSpec, command, register_pass
 from nnc.graph.passes import Fact
@@ -63,7 +65,7 @@ def layout(graph: Graph, options: Options) -> Graph:
     """
     machine = machine_of(options)
     turns = options.native and machine.kind == CPU
-    return _Layouts(machine.convolutions.turning_cost).graph(graph) if turns else graph
+    return _Layouts(machine.convolutions).graph(graph) if turns else graph
 
 
 def last_order(ndim: int) -> Axes:
@@ -83,14 +85,14 @@ class _Way(NamedTuple):
     params: Params
 
 
-def _way(node: Node) -> _Way | None:
+def _way(node: Node, figures: Convolutions) -> _Way | None:
     """Returns the way to run a node with the channels last; None where there is none."""
     if len(node.outputs) != 1 or not node.inputs or node.graphs:
         return None
     name, x, out = node.command.name, node.inputs[0].spec, node.outputs[0].spec
     if name in _CONVOLUTIONS:
         *turned, output = _CONVOLUTIONS[name]
-        free = "channels_last" not in node.params
+        free = "channels_last" not in node.params and not _is_printed(node, figures)
         return _Way(tuple(turned), output, {**node.params, "channels_last": True}) if free else None
     if name in _POOLS:
         if "channels_last" in node.params or len(node.params["window"]) != x.ndim - 2:
@@ -106,6 +108,12 @@ def _way(node: Node) -> _Way | None:
         return _Way(inputs, True, _turned_params(node.params, _BY_AXES[name], order))
     alike = all(symbol.spec.shape == out.shape for symbol in node.inputs)
     return _Way((True,) * len(node.inputs), True, node.params) if alike and node.command in scalar else None
+
+
+def _is_printed(node: Node, figures: Convolutions) -> bool:
+    """Whether a convolution's kernel reads rows."""
+    x, w = (symbol.spec for symbol in node.inputs)
+    return node.command.name == "conv" and is_narrow(x, w, node.params, figures)
 
 
 def _turned_params(params: Params, names: tuple[str, ...], order: Axes) -> Params:
@@ -152,18 +160,19 @@ def _first_cost(node: Node) -> int:
 class _Layouts(OncePerGraph):
     """Rewrites graphs and their sub-graphs."""
 
-    def __init__(self, turning_cost: int) -> None:
+    def __init__(self, figures: Convolutions) -> None:
         super().__init__()
-        self._turning_cost = turning_cost
+        self._figures = figures
 
     def rewrite(self, graph: Graph) -> Graph:
         chosen: dict[Node, _Way] = {}
         if any(node.command.name in _CONVOLUTIONS for node in graph.nodes):
-            ways = {node: way for node in graph.nodes if (way := _way(node)) is not None}
-            chosen = _choose(graph, ways, self._turning_cost)
-        if not chosen and not any(node.graphs for node in graph.nodes):
+            ways = {node: way for node in graph.nodes if (way := _way(node, self._figures)) is not None}
+            chosen = _choose(graph, ways, self._figures.turning_cost)
+        printed = {node for node in graph.nodes if node.command.name == "conv" and _is_printed(node, self._figures)}
+        if not chosen and not printed and not any(node.graphs for node in graph.nodes):
             return graph
-        return _Turned(graph, chosen, lambda node: self.renew(node, {})).result()
+        return _Turned(graph, chosen, printed, lambda node: self.renew(node, {})).result()
 
 
 def _turns(node: Node, order: Callable[[int], Axes]) -> bool:
@@ -230,8 +239,10 @@ def _choose(graph: Graph, ways: Mapping[Node, _Way], turning_cost: int) -> dict[
 class _Turned:
     """A graph in which some nodes run with the channels last."""
 
-    def __init__(self, graph: Graph, ways: Mapping[Node, _Way], renew: Callable[[Node], Node]) -> None:
-        self.old, self.ways, self.renew = graph, ways, renew
+    def __init__(
+        self, graph: Graph, ways: Mapping[Node, _Way], printed: Set[Node], renew: Callable[[Node], Node]
+    ) -> None:
+        self.old, self.ways, self.printed, self.renew = graph, ways, printed, renew
         self.nodes: list[Node] = []
         self.lazy = {node.outputs[0]: node for node in graph.nodes if _is_lazy(node)}
         self.first: dict[Symbol, Symbol] = {symbol: symbol for symbol in (*graph.inputs, *graph.constants)}
@@ -249,6 +260,8 @@ class _Turned:
                 self.first[node.outputs[0]] = self.last[node.inputs[0]]
             else:
                 inputs = tuple([self.first.get(symbol) or self._get(symbol, False, node) for symbol in node.inputs])
+                if node in self.printed:
+                    inputs = (self._rows(node, inputs[0]), *inputs[1:])
                 renewed = self.renew(node)
                 self.nodes.append(renewed if inputs == node.inputs else renewed.update(inputs=inputs))
                 self.first.update(zip(node.outputs, node.outputs, strict=True))
@@ -271,6 +284,14 @@ class _Turned:
             view = self.lazy.get(symbol)
             found = places[symbol] = self._convert(symbol, last, reader) if view is None else self._show(view, last)
         return found
+
+    def _rows(self, node: Node, activations: Symbol) -> Symbol:
+        """Returns the activations of a printed convolution in rows, where they would be a view of others: vectors are read."""
+        view = self.lazy.get(node.inputs[0])
+        if view is None or not _turns(view, _first_order):
+            return activations
+        source, spec = self._get(view.inputs[0], False, node), view.outputs[0].spec
+        return self._append("reorder", source, spec, {"permutation": tuple(view.params["permutation"])}, node)
 
     def _places(self, last: bool) -> dict[Symbol, Symbol]:
         """Returns the symbols of the new graph that show symbols of the old one in an order."""

@@ -1,38 +1,47 @@
-"""Printed convolutions and both their gradients, for programs that call no library: as products of matrices, without copies.
+"""Printed convolutions and both their gradients, for programs that call no library, and convolutions of one image to few channels:
+as products of matrices, without copies.
 
 Along each axis, positions of the result that have the same terms are a run: those whose windows lie within the input, and each
 of those that reach into the padding; with strides, the gradient of the input has runs for each remainder. A box of runs is a
 product whose operands are views that overlap. No zeros are multiplied in the place of padding, so an infinite weight makes no NaN.
 
-Where few positions read a large weight, each box would read it again: there, the image is copied between zeros, and all positions
-make one product. Where its result is not finite, the boxes compute it once more.
+Where few positions read a large weight, or windows reach into the padding in many ways, the image is copied between zeros, and all
+positions make one product. Where its result is not finite, plain loops compute it once more.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from functools import lru_cache, partial
 from itertools import product
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from nnc.backends.cpu.kernels.products.dot import print_product
 from nnc.backends.native_runs import run_native
-from nnc.backends.printer import Printer, in_blocks, over, over_vectors
+from nnc.backends.printer import Printer, in_blocks, over, over_vectors, times
 from nnc.base import dtypes
 from nnc.base.target import Target
 from nnc.commands.contract import dot
+from nnc.commands.conv import conv
 from nnc.commands.pack import Blocks
+from nnc.commands.windows import is_narrow
 from nnc.device import CPU
 from nnc.graph import Attribute, Kernel, TensorSpec, add_kernel, command, infer_specs
 from nnc.graph.kernels import KernelFactory
 from nnc.lower.kernels.axes import Axes, word_of
 from nnc.lower.kernels.builder import Code, Value, has_code
 from nnc.lower.kernels.native import Native, Remembered
-from nnc.lower.plan.stages import Step, Strides, View
+from nnc.lower.plan.stages import Step, Strides, View, row_major
 
-# (position of the result, term) -> position in the left operand; negative where there is none
-Place = Callable[[int, int], int]
+Windows = tuple[int, int, int]  # stride, dilation, and padding before the first element
+PlaceRule = Callable[
+    [Any, Any, Windows], Any
+]  # (positions, terms, windows) -> positions in the left operand, < 0: none
+_PLACES_AT_ONCE = 1 << 20
 
 
 class _AlikePositions(NamedTuple):
@@ -65,40 +74,60 @@ class _ConvolutionStrides(NamedTuple):
     sizes: tuple[int, int, int, int]  # groups, rows, columns, summed
 
 
-def _axis_runs(positions: int, terms: int, size: int, place: Place) -> Iterator[_AlikePositions]:
-    """Cuts one axis of the result into runs."""
-    alike: dict[tuple[int, ...], list[int]] = {}
-    for r in range(positions):
-        found = tuple(t for t in range(terms) if 0 <= place(r, t) < size)
-        alike.setdefault(found, []).append(r)
-    for found, rows in alike.items():
+@lru_cache(maxsize=256)
+def _axis_runs(positions: int, terms: int, size: int, rule: PlaceRule, windows: Windows) -> list[_AlikePositions]:
+    """Cuts one axis of the result into runs; `windows` are its stride, dilation and padding before the first element."""
+    alike: dict[bytes, list[int]] = {}
+    for begin in range(0, positions, most := max(1, _PLACES_AT_ONCE // max(terms, 1))):
+        rows = np.arange(begin, min(begin + most, positions))
+        places = rule(rows[:, None], np.arange(terms), windows)
+        for r, found in zip(rows.tolist(), np.packbits((places >= 0) & (places < size), axis=1), strict=True):
+            alike.setdefault(found.tobytes(), []).append(r)
+    cut = []
+    for bits, rows_alike in alike.items():
+        found = np.flatnonzero(np.unpackbits(np.frombuffer(bits, np.uint8), count=terms)).tolist()
         term, term_step = (found[0] if found else 0), (found[1] - found[0] if len(found) > 1 else 1)
-        while rows:
-            step = rows[1] - rows[0] if len(rows) > 1 else 1
+        left = rows_alike
+        while left:
+            step = left[1] - left[0] if len(left) > 1 else 1
             count = 1
-            while count < len(rows) and rows[count] - rows[count - 1] == step:
+            while count < len(left) and left[count] - left[count - 1] == step:
                 count += 1
-            at = place(rows[0], term) if found else 0
-            along = place(rows[1], term) - at if found and count > 1 else 0
-            across = place(rows[0], found[1]) - at if len(found) > 1 else 0
-            yield _AlikePositions(rows[0], step, count, term, term_step, len(found), at, along, across)
-            rows = rows[count:]
+            at = int(rule(left[0], term, windows)) if found else 0
+            along = int(rule(left[1], term, windows)) - at if found and count > 1 else 0
+            across = int(rule(left[0], found[1], windows)) - at if len(found) > 1 else 0
+            cut.append(_AlikePositions(left[0], step, count, term, term_step, len(found), at, along, across))
+            left = left[count:]
+    return cut
 
 
-def _forward(stride: int, dilation: int, low: int) -> Place:
-    return lambda p, k: stride * p + dilation * k - low
+class _Steps(NamedTuple):
+    """Terms that lie evenly: position p's term k is element first + along · p + across · k of the left operand."""
+
+    first: int
+    along: int
+    across: int
 
 
-def _input_gradient(stride: int, dilation: int, low: int) -> Place:
-    def place(q: int, k: int) -> int:
-        p, left = divmod(q + low - dilation * k, stride)
-        return -1 if left else p
-
-    return place
+def _forward(p: Any, k: Any, windows: Windows) -> Any:
+    stride, dilation, low = windows
+    return stride * p + dilation * k - low
 
 
-def _weight_gradient(stride: int, dilation: int, low: int) -> Place:
-    return lambda k, p: stride * p + dilation * k - low
+def _input_gradient(q: Any, k: Any, windows: Windows) -> Any:
+    stride, dilation, low = windows
+    p, left = np.divmod(q + low - dilation * k, stride)
+    return np.where(left, -1, p)
+
+
+def _weight_gradient(k: Any, p: Any, windows: Windows) -> Any:
+    stride, dilation, low = windows
+    return stride * p + dilation * k - low
+
+
+def _is_last(step: Step) -> bool:
+    """Whether activations have their channels last."""
+    return bool(step.params.get("channels_last", False))
 
 
 def _channels_first(view: View, channels_last: bool) -> tuple[tuple[int, ...], Strides]:
@@ -162,29 +191,45 @@ def _activation_tensors(step: Step, is_forward: bool) -> _Tensors:
 
 class _ConvolutionForm(NamedTuple):
     """One of the three commands: where its terms lie, and the strides of its tensors with its spatial sizes: of the result, the
-    terms, and the left operand; and the order of a weight's last two axes in memory, where columns of the result are neighbours.
+    terms, and the left operand; where terms lie evenly; and the order of a weight's last two axes in memory such that columns of
+    the result are neighbours.
     """
 
-    place: Callable[[int, int, int], Place]
+    place: PlaceRule
     tensors: Callable[[Step], _Tensors]
+    steps: Callable[[int, int, int], _Steps | None]
     channels: str = ""
 
 
 _forms: Attribute[_ConvolutionForm] = Attribute(
     "printed_convolution", "the form in which a convolution, or a gradient of one, is printed"
 )
-_forms.set("conv", _ConvolutionForm(_forward, partial(_activation_tensors, is_forward=True), "ba"))
-_forms.set("conv_input_grad", _ConvolutionForm(_input_gradient, partial(_activation_tensors, is_forward=False), "ab"))
-_forms.set("conv_weight_grad", _ConvolutionForm(_weight_gradient, _gradient_tensors))
+_forms.set(
+    "conv",
+    _ConvolutionForm(
+        _forward, partial(_activation_tensors, is_forward=True), lambda s, d, low: _Steps(-low, s, d), "ba"
+    ),
+)
+_forms.set(
+    "conv_input_grad",
+    _ConvolutionForm(
+        _input_gradient, partial(_activation_tensors, is_forward=False),
+        lambda s, d, low: _Steps(low, 1, -d) if s == 1 else None, "ab",
+    ),
+)  # fmt: skip
+_forms.set(
+    "conv_weight_grad",
+    _ConvolutionForm(_weight_gradient, _gradient_tensors, lambda s, d, low: _Steps(-low, d, s)),
+)
 
 
 class _SpatialAxis(NamedTuple):
-    """A spatial axis: its positions in the result, the terms of each, the size of the left operand, and where the terms lie."""
+    """A spatial axis: its positions in the result, the terms of each, the size of the left operand, and where terms lie evenly."""
 
     positions: int
     terms: int
     size: int
-    place: Place
+    steps: _Steps | None
 
 
 class _ConvolutionSums(NamedTuple):
@@ -202,11 +247,13 @@ class _ConvolutionSums(NamedTuple):
 
 def _sums_of(step: Step) -> _ConvolutionSums:
     form = _forms[step.command]
-    tensors, positions, terms, sizes = form.tensors(step)
+    tensors, *sizes = form.tensors(step)
+    axes, cut = [], []
     windows = (step.params[key] for key in ("stride", "dilation", "padding"))
-    places = [form.place(s, d, low) for s, d, (low, _) in zip(*windows, strict=True)]
-    axes = [_SpatialAxis(*each) for each in zip(positions, terms, sizes, places, strict=True)]
-    return _ConvolutionSums(tensors, axes, [list(_axis_runs(*axis)) for axis in axes])
+    for positions, terms, size, stride, dilation, (low, _) in zip(*sizes, *windows, strict=True):
+        axes.append(_SpatialAxis(positions, terms, size, form.steps(stride, dilation, low)))
+        cut.append(_axis_runs(positions, terms, size, form.place, (stride, dilation, low)))
+    return _ConvolutionSums(tensors, axes, cut)
 
 
 def _box_product(step: Step, tensors: _ConvolutionStrides, runs: Sequence[_AlikePositions]) -> Step:
@@ -247,20 +294,13 @@ def _box_product(step: Step, tensors: _ConvolutionStrides, runs: Sequence[_Alike
 
 def _native(step: Step, machine: Target) -> Native | None:
     sums = _sums_of(step)
-    axes = _padded(sums, step.outputs[0].spec.dtype.itemsize, machine)
+    axes = _padded(sums, step.inputs[0].spec.dtype.itemsize, machine)
     printer = Printer(step, machine, workspace=axes is not None)
     if not step.outputs[0].spec.size:
         return printer.native(inline=True)
-    if axes is None:
-        return printer.native(light=True) if _print_boxes(printer, step, sums, machine) else None
-    if not _print_padded(printer, step, sums, axes, machine):
-        return None
-    if dtypes.is_inexact(step.outputs[0].spec.dtype):
-        code = printer.main
-        with code.when(code.not_(_is_finite(code, step.outputs[0], machine))):  # zeros may have met an infinite weight
-            if not _print_boxes(printer, step, sums, machine):
-                return None
-    return printer.native(light=True)
+    if axes is not None:
+        return printer.native(light=True) if _print_padded(printer, step, sums, axes, machine) else None
+    return printer.native(light=True) if _print_boxes(printer, step, sums, machine) else None
 
 
 def _print_boxes(printer: Printer, step: Step, sums: _ConvolutionSums, machine: Target) -> bool:
@@ -292,7 +332,7 @@ def _starts(tensors: _ConvolutionStrides, runs: Sequence[_AlikePositions]) -> li
     ]
 
 
-# -- few positions -----------------------------------------------------------------------------------------------------
+# -- copies between zeros ----------------------------------------------------------------------------------------------
 
 
 class _PaddedAxis(NamedTuple):
@@ -306,79 +346,131 @@ class _PaddedAxis(NamedTuple):
     along: int
     across: int
 
-
-def _padded_axis(axis: _SpatialAxis) -> _PaddedAxis | None:
-    """Returns the axis between zeros; None where terms of a position lie unevenly."""
-    place, first = axis.place, axis.place(0, 0)
-    along, across = place(1, 0) - first, place(0, 1) - first
-    each = [(r, t) for r in range(axis.positions) for t in range(axis.terms)]
-    places = [place(*at) for at in each]
-    if places != [first + along * r + across * t for r, t in each]:
-        return None
-    low = -min(0, *places)
-    return _PaddedAxis(low, max(axis.size - 1, *places) + low + 1, first + low, along, across)
+    @classmethod
+    def of(cls, axis: _SpatialAxis, steps: _Steps) -> _PaddedAxis:
+        """Returns the axis with the zeros that its terms reach."""
+        reach = steps.along * max(axis.positions - 1, 0), steps.across * max(axis.terms - 1, 0)
+        low = max(0, -(steps.first + sum(min(0, step) for step in reach)))
+        high = max(axis.size - 1, steps.first + sum(max(0, step) for step in reach))
+        return cls(low, low + high + 1, steps.first + low, steps.along, steps.across)
 
 
 def _padded(sums: _ConvolutionSums, itemsize: int, machine: Target) -> list[_PaddedAxis] | None:
-    """Returns the axes of the left operand between zeros, where a copy of it pays: few positions read a large right operand, which
-    a product for each box of them reads again. None where it does not.
+    """Returns the axes of the left operand between zeros, where a copy of it pays; None where it does not.
+
+    Few positions read a large right operand, which a product for each box of them reads again. Windows that reach into the padding
+    in many ways need as many products: 117 of a window of 3 × 39.
     """
     groups, rows, columns, summed = sums.tensors.sizes
+    steps = [axis.steps for axis in sums.axes]
+    if None in steps or not sums.has_padding:
+        return None
     nbytes = itemsize * groups * columns * summed * math.prod(axis.terms for axis in sums.axes)
     few = rows * math.prod(axis.positions for axis in sums.axes) <= machine.convolutions.padded_positions
-    if not (few and sums.has_padding and nbytes > machine.memory.second_cache_bytes):
+    reads_once = few and nbytes > machine.memory.second_cache_bytes
+    if not reads_once and math.prod(map(len, sums.cut)) <= machine.convolutions.most_boxes:
         return None
-    axes = [_padded_axis(axis) for axis in sums.axes]
-    return None if None in axes else [axis for axis in axes if axis is not None]
+    return [_PaddedAxis.of(axis, step) for axis, step in zip(sums.axes, steps, strict=True) if step is not None]
 
 
-def _copy_strides(sums: _ConvolutionSums, axes: Sequence[_PaddedAxis], itemsize: int) -> Strides:
-    """Returns the strides in bytes of the copy: along its rows, spatial axes, groups and summed channels."""
+def _copy_strides(step: Step, sums: _ConvolutionSums, axes: Sequence[_PaddedAxis]) -> tuple[int, ...]:
+    """Returns the strides in bytes of the copy, which lies like the left operand: along its rows, spatial axes, groups and summed
+    channels.
+    """
     groups, rows, _, summed = sums.tensors.sizes
-    sizes = (rows, *(axis.size for axis in axes), groups, summed)
-    return tuple(itemsize * math.prod(sizes[i + 1 :]) for i in range(len(sizes)))
+    spatial = [axis.size for axis in axes]
+    sizes = [rows, *spatial, groups, summed] if _is_last(step) else [rows, groups, summed, *spatial]
+    strides = row_major(TensorSpec(tuple(sizes), step.inputs[0].spec.dtype))
+    return strides if _is_last(step) else (strides[0], *strides[3:], *strides[1:3])
 
 
-def _copied_bytes(sums: _ConvolutionSums, itemsize: int, machine: Target) -> int:
-    axes = _padded(sums, itemsize, machine)
-    return 0 if axes is None else _copy_strides(sums, axes, itemsize)[0] * sums.tensors.sizes[1]
+def _copied_bytes(step: Step, machine: Target) -> int:
+    """Bytes of the copy; 0 where there is none."""
+    sums = _sums_of(step)
+    axes = _padded(sums, step.inputs[0].spec.dtype.itemsize, machine)
+    return 0 if axes is None else _copy_strides(step, sums, axes)[0] * sums.tensors.sizes[1]
 
 
 def _print_padded(
     printer: Printer, step: Step, sums: _ConvolutionSums, axes: Sequence[_PaddedAxis], machine: Target
 ) -> bool:
-    """Prints the copy between zeros, and one product; returns whether that has a kernel."""
-    tensors, dtype = sums.tensors, step.inputs[0].spec.dtype
+    """Prints the copy between zeros, and one product; returns whether that has a kernel.
+
+    Where the result is not finite, plain loops compute it once more: zeros may have met an infinite weight.
+    """
+    tensors, dtype, code = sums.tensors, step.inputs[0].spec.dtype, printer.main
     groups, rows, _, summed = tensors.sizes
-    word, strides = word_of(dtype), _copy_strides(sums, axes, dtype.itemsize)
+    word, strides = word_of(dtype), _copy_strides(step, sums, axes)
     along_rows, *along, along_groups, along_summed = strides
-    count = rows * along_rows // dtype.itemsize
     inner = (rows, *(axis.size for axis in sums.axes), groups, summed)
     source = (tensors.rows[0], *tensors.spatial[0], tensors.groups[0], tensors.summed[0])
     start = sum(axis.low * stride for axis, stride in zip(axes, along, strict=True))
-    code = printer.main
 
     def zero(i: Value, lanes: int) -> None:
         place = code.offset("%workspace", code.mul(i, code.integer(dtype.itemsize)))
         code.store(place, code.constant(0, word, lanes))
 
-    in_blocks(code, 0, count, machine.vector_bytes // dtype.itemsize, zero)
-    with over(code, Axes(inner, (source, strides)), ["%in0", code.offset("%workspace", start)]) as (x, y):
+    in_blocks(code, 0, rows * along_rows // dtype.itemsize, machine.vector_bytes // dtype.itemsize, zero)
+    copied = Axes(inner, (source, strides)).ordered(0)
+    with over(code, copied, ["%in0", code.offset("%workspace", start)]) as (x, y):
         code.store(y, code.load(x, word))
     first = sum(axis.at * stride for axis, stride in zip(axes, along, strict=True))
     runs = [
         _AlikePositions(0, 1, axis.positions, 0, 1, axis.terms, 0, padded.along, padded.across)
         for axis, padded in zip(sums.axes, axes, strict=True)
     ]
-    copied = tensors._replace(
+    moved = tensors._replace(
         groups=(along_groups, *tensors.groups[1:]), rows=(along_rows, tensors.rows[1]),
         summed=(along_summed, tensors.summed[1]), spatial=(tuple(along), *tensors.spatial[1:]),
     )  # fmt: skip
-    native = print_product(_box_product(step, copied, runs), machine)
+    native = print_product(_box_product(step, moved, runs), machine)
     if native is None:
         return False
     printer.call(code, native, code.offset("%workspace", first), "%in1", "%out0")
+    if dtypes.is_inexact(dtype):
+        with code.when(code.not_(_is_finite(code, step.outputs[0], machine))):
+            _print_loops(code, step, sums, axes)
     return True
+
+
+def _print_loops(code: Code, step: Step, sums: _ConvolutionSums, axes: Sequence[_PaddedAxis]) -> None:
+    """Prints plain loops over the elements of a convolution's result and their terms."""
+    tensors, dtype = sums.tensors, step.outputs[0].spec.dtype
+    lefts, rights, outs = tensors.spatial
+    groups, rows, columns, summed = tensors.sizes
+    width, apart = tensors.blocks
+    wide = dtypes.float64 if dtypes.is_float(dtype) else dtype
+    with ExitStack() as stack:
+        x, w, y = "%in0", "%in1", "%out0"
+
+        def moved(pointer: str, index: Value, stride: int) -> str:
+            return code.offset(pointer, times(code, index, stride))
+
+        around = (
+            (groups, tensors.groups), (rows, (tensors.rows[0], 0, tensors.rows[1])),
+            (columns // width, (0, apart, width * tensors.columns[1])), (width, (0, *tensors.columns)),
+        )  # fmt: skip
+        for size, moves in around:
+            index = stack.enter_context(code.loop(0, size))
+            x, w, y = (moved(p, index, stride) for p, stride in zip((x, w, y), moves, strict=True))
+        places = [stack.enter_context(code.loop(0, axis.positions)) for axis in sums.axes]
+        total = code.slot(code.constant(0, wide))
+        with ExitStack() as inner:
+            c = inner.enter_context(code.loop(0, summed))
+            a, b = moved(x, c, tensors.summed[0]), moved(w, c, tensors.summed[1])
+            for place, axis, zeros, left, right in zip(places, sums.axes, axes, lefts, rights, strict=True):
+                k = inner.enter_context(code.loop(0, axis.terms))
+                at = code.integer(zeros.at - zeros.low)
+                for index, apart in ((place, zeros.along), (k, zeros.across)):
+                    at = code.add(at, code.integer(times(code, index, apart)))
+                inner.enter_context(code.when(code.compare("ge", at, code.integer(0))))
+                inner.enter_context(code.when(code.compare("lt", at, code.integer(axis.size))))
+                a, b = moved(a, at, left), moved(b, k, right)
+            terms = [code.convert(code.load(p, dtype), wide) for p in (a, b)]
+            code.write(total, code.add(code.read(total), code.mul(*terms)))
+        for place, stride in zip(places, outs, strict=True):
+            y = moved(y, place, stride)
+        code.store(y, code.convert(code.read(total), dtype))
 
 
 def _is_finite(code: Code, out: View, machine: Target) -> Value:
@@ -401,24 +493,27 @@ def _is_finite(code: Code, out: View, machine: Target) -> Value:
 
 def _workspace(name: str, machine: Target, specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> int:
     outs = infer_specs(command(name), specs, params)
-    if not _supports(machine, specs, params) or not outs[0].size:
+    if not _supports(name, machine, specs, params) or not outs[0].size:
         return 0
     views = [View.whole(0, spec) for spec in (*specs, *outs)]
-    sums = _sums_of(Step(command(name), tuple(views[:2]), tuple(views[2:]), params))
-    return _copied_bytes(sums, specs[0].dtype.itemsize, machine)
+    return _copied_bytes(Step(command(name), tuple(views[:2]), tuple(views[2:]), params), machine)
 
 
-def _supports(machine: Target, specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:
-    """Takes convolutions of programs without libraries; elsewhere the reference, with BLAS, runs those oneDNN lacks."""
-    return bool(machine.backends) and has_code(specs[0].dtype)
+def _supports(name: str, machine: Target, specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:
+    """Takes narrow convolutions, and those of programs without libraries; elsewhere the reference, with BLAS, runs those oneDNN
+    lacks.
+    """
+    if not machine.backends:
+        return name == conv.name and is_narrow(specs[0], specs[1], params, machine.convolutions)
+    return has_code(specs[0].dtype)
 
 
 def _layouts(
     name: str, machine: Target, specs: tuple[TensorSpec, ...], params: Mapping[str, Any], once: bool
 ) -> Mapping[int, str]:
-    """Wants a weight whose columns are neighbours, in panels where there are whole ones."""
+    """Wants a weight whose columns are neighbours, in panels where there are whole ones; narrow convolutions read it as it lies."""
     channels = _forms[command(name)].channels
-    if not channels or "packed" in params:
+    if not channels or "packed" in params or not machine.backends:
         return {}
     shape, columns = specs[1].shape, channels[1]
     block = 2 * machine.vector_bytes // specs[1].dtype.itemsize
@@ -432,7 +527,7 @@ def _layouts(
 def _kernel(name: str, machine: Target) -> Kernel:
     native = partial(_native, machine=machine)
     workspace = partial(_workspace, name, machine)
-    able = partial(_supports, machine)
+    able = partial(_supports, name, machine)
     layouts = partial(_layouts, name, machine)
     return Kernel(CPU, run_native(native, name), able, workspace=workspace, native=Remembered(native), layouts=layouts)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import replace
 
 from nnc.backends.cpu.kernels.vectors import add_product, advance, cases, masks_of, split
 from nnc.backends.printer import Bound, Printer, times
@@ -24,7 +25,7 @@ _DOT_ROWS = {64: (8, 8, 6, 6, 4, 4, 3, 3), 32: _FEW, 16: _FEW}
 def along_terms(product: Product, machine: Target) -> bool:
     """Whether sums run along neighbours, and too few columns share the cost of packing them."""
     unit, inner = product.dtype.itemsize, product.depth[-1]
-    if inner.x != unit or inner.y != unit:
+    if inner.x != unit or (inner.y != unit and not _copies_vector(product, machine)):
         return False
     n = product.columns.size
     return n == 1 or (
@@ -34,9 +35,31 @@ def along_terms(product: Product, machine: Target) -> bool:
     )
 
 
+def _copies_vector(product: Product, machine: Target) -> bool:
+    """Whether the one column, whose terms are no neighbours, is copied for the rows that read it."""
+    unit = product.dtype.itemsize
+    return (
+        product.columns.size == product.count == len(product.depth) == 1
+        and product.rows.size >= machine.products.few_columns
+        and product.k * unit <= machine.products.copied_vector_bytes
+    )
+
+
+def _copied(printer: Printer, product: Product, vector: str) -> tuple[Product, str]:
+    """Prints the copy of a vector; returns the product with it, and its pointer."""
+    code, unit, (inner,) = printer.main, product.dtype.itemsize, product.depth
+    room = printer.share("vector", code.room(inner.size * unit))
+    with code.loop(0, inner.size) as t:
+        element = code.load(code.offset(vector, times(code, t, inner.y)), product.dtype)
+        code.store(code.offset(room, times(code, t, unit)), element)
+    return replace(product, depth=(inner._replace(y=unit),)), room
+
+
 def print_dots(printer: Printer, product: Product, wide: DType) -> None:
     """For each row and the few columns, vectors of partial sums along the terms."""
     left, right = product.operands
+    if product.depth[-1].y != product.dtype.itemsize:
+        product, right = _copied(printer, product, right)
     rows, columns, inner = product.rows, product.columns, product.depth[-1]
     machine = printer.machine
     lanes = machine.vector_bytes // wide.itemsize

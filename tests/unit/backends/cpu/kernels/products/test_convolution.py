@@ -8,17 +8,18 @@ from typing import Any
 import numpy as np
 import pytest
 
+import nnc
 from nnc.base.target import Target
 from nnc.commands.pack import Blocks
-from nnc.graph import command, find_kernel, infer_specs, spec_of
+from nnc.commands.windows import is_narrow
+from nnc.graph import TensorSpec, command, find_kernel, infer_specs, spec_of
 from tests.figures import HERE
 from tests.unit.backends.cpu.against_reference import LAYOUTS, Layout, check, dense
 
 ALONE = replace(HERE, backends=("cpu",))
 BETWEEN_ZEROS = replace(
     ALONE,
-    convolutions=ALONE.convolutions._replace(padded_positions=1000),
-    memory=ALONE.memory._replace(second_cache_bytes=0),
+    convolutions=ALONE.convolutions._replace(most_boxes=0),
 )
 # shape of x, shape of w, stride, padding, dilation, groups
 CASES = {
@@ -123,3 +124,36 @@ def test_packed_weights_give_the_same(name: str, channels_last: bool) -> None:
         check("pack", [w], {"layout": layout}, dense, 0, ALONE)
         packed = Blocks.of(layout).pack(w)
         check(name_, [left, packed], {**params, "packed": layout}, dense, 1e-12, ALONE)
+
+
+# -- within programs that have oneDNN ----------------------------------------------------------------------------------
+
+NARROW = {
+    "windows of 3 x 3": ((1, 5, 9, 20), (3, 5, 3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 1),
+    "wide windows": ((1, 3, 10, 40), (4, 3, 3, 21), (1, 1), ((1, 1), (10, 10)), (1, 1), 1),
+    "wide and dilated": ((1, 2, 30, 30), (2, 2, 5, 5), (1, 1), ((4, 2), (6, 6)), (2, 3), 1),
+    "one axis, strided": ((1, 1, 200), (1, 1, 32), (2,), ((20, 31),), (1,), 1),
+}
+
+
+@pytest.mark.parametrize("special", [0.5, np.inf, np.nan])
+@pytest.mark.parametrize("name", NARROW)
+def test_one_image_to_few_channels_is_printed(name: str, special: float) -> None:
+    x_shape, w_shape, stride, padding, dilation, groups = NARROW[name]
+    windows: dict[str, Any] = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    x, w = (draw(np.random.default_rng(0), shape, "float32") for shape in (x_shape, w_shape))
+    w[(0,) * w.ndim] = special
+    assert is_narrow(spec_of(x), spec_of(w), windows, HERE.convolutions)
+    check("conv", [x, w], windows, dense, 1e-5, HERE)
+    for shape, changed in (((2, *x_shape[1:]), {}), (x_shape, {"channels_last": True})):
+        assert not is_narrow(TensorSpec(shape, x.dtype), spec_of(w), {**windows, **changed}, HERE.convolutions)
+
+
+def test_a_narrow_convolution_reads_rows() -> None:
+    """Activations whose channels are last are turned once."""
+    x = np.random.default_rng(0).normal(size=(1, 9, 30, 4)).astype(np.float32)
+    w = np.random.default_rng(1).normal(size=(2, 4, 3, 3)).astype(np.float32)
+    f = nnc.compile(lambda x: nnc.nn.conv(nnc.numpy.transpose(x, (0, 3, 1, 2)), w, padding=1))
+    np.testing.assert_allclose(f(x), nnc.nn.conv(x.transpose(0, 3, 1, 2), w, padding=1), rtol=1e-4, atol=1e-5)
+    commands = [row.command for row in nnc.debug.profile(f, x).rows]
+    assert commands == ["reorder", "conv"]
