@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 _FROM_OPERANDS = frozenset(
     (
@@ -44,6 +44,7 @@ class FunctionWriter:
     """
 
     shares = True  # whether instructions are moved and written once
+    calls = True  # whether long code that hardly ever runs becomes a function beside this one
 
     def __init__(
         self,
@@ -56,6 +57,7 @@ class FunctionWriter:
         self.name, self.parameters, self.returns, self.attributes = name, tuple(parameters), returns, attributes
         self.linkage = linkage
         self.declarations: set[str] = set()
+        self.apart: dict[str, Any] = {}  # results of functions beside this one, by their names
         self._slots = Lines()
         self._lines = Lines()
         # Bodies of loops, lines under conditions, and around them all of the function: the instructions known in each alone.

@@ -32,6 +32,7 @@ class GpuCode(Code):
 
     functions = FUNCTIONS
     keeps_wide = True
+    calls = False
 
     def __init__(self, name: str, pointers: Sequence[str], threads: int, rounds_freely: bool = False) -> None:
         parameters = [(f"ptr {attributes}".rstrip(), f"p{i}") for i, attributes in enumerate(pointers)]

@@ -14,6 +14,7 @@ from nnc.lower.kernels.math.terms import (
     Term,
     absolute,
     any_lane,
+    apart,
     fma,
     format_of,
     horner,
@@ -84,7 +85,8 @@ def _reduce(x: Term, *, with_tail: bool = False) -> _Reduced:
     slots = [code.slot(term.value) for term in usual]
     large = x >= _LARGE[form.mantissa]
     with code.when(any_lane(large).value):
-        for slot, exact, term in zip(slots, reduce_large(x, large), usual, strict=True):
+        found = apart("reduce", x, lambda x: reduce_large(x, x >= _LARGE[form.mantissa]))
+        for slot, exact, term in zip(slots, found, usual, strict=True):
             code.write(slot, where(large, exact, term).value)
     return _Reduced(*(x.of(code.read(slot)) for slot in slots))
 

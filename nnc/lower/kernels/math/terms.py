@@ -158,6 +158,27 @@ def fma(x: Term, y: Term | Number, z: Term | Number) -> Term:
     return x.of(x.code.fma(x.value, x.like(y), x.like(z)))
 
 
+def apart(name: str, x: Term, make: Callable[[Term], Sequence[Term]]) -> list[Term]:
+    """Returns what `make` makes of x, by a function that is compiled once: for long code that hardly ever runs."""
+    code, lanes = x.code, x.value.lanes
+    if not code.calls:
+        return list(make(x))
+    full = f"KERNEL.{name}{8 * x.dtype.itemsize}x{lanes}"
+    if full not in code.apart:
+        function = Code(full, [(x.value.type, "x")], attributes="nounwind noinline cold", linkage="internal")
+        made = [term.value for term in make(Term(function, x.value._replace(text="%x")))]
+        function.returns = f"{{ {', '.join([value.type for value in made])} }}"
+        result = "poison"
+        for i, value in enumerate(made):
+            result = function.let(f"insertvalue {function.returns} {result}, {value.typed}, {i}")
+        function.line(f"ret {function.returns} {result}")
+        code.declarations |= {*function.declarations, function.text()}
+        code.apart[full] = function.returns, made
+    kind, made = code.apart[full]
+    found = code.let(f"call {kind} @{full}({x.value.typed})")
+    return [x.of(each._replace(text=code.let(f"extractvalue {kind} {found}, {i}"))) for i, each in enumerate(made)]
+
+
 def horner(x: Term, coefficients: Sequence[float]) -> Term:
     """Returns the polynomial with these coefficients, the lowest power's first."""
     total: Term | float = coefficients[-1]

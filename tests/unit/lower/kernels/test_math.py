@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from nnc.base import dtypes
+from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.kernels.math.reduction import two_over_pi
 from nnc.lower.kernels.math.table import FUNCTIONS
 from nnc.lower.kernels.math.terms import Term
@@ -200,6 +201,21 @@ def test_angles_next_to_multiples_of_a_right_angle_are_reduced_exactly(name: str
         if wide is np.longdouble and not EXTENDED:
             continue
         check(name, [x], computed(name, dtype, [x], 16), REFERENCES[name](x.astype(wide)), 2.0)
+
+
+@pytest.mark.parametrize("lanes", [0, 2, 16])
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_the_reduction_of_large_angles_is_printed_once_for_many_sines(dtype: dtypes.DType, lanes: int) -> None:
+    def body(code: Code, x: Value) -> Value:
+        term = Term(code, x)
+        return (FUNCTIONS["sin"](term) + FUNCTIONS["cos"](term * 3.0) + FUNCTIONS["sin"](term * 5.0)).value
+
+    x = np.random.default_rng(8).normal(size=64).astype(dtype) * dtype.type(1e10)
+    kernel = Elementwise(body, [dtype], dtype, lanes, x.size)
+    assert kernel.native().text.count("define internal") == 1
+    (out,) = run([kernel], [[x]])
+    sines = computed("sin", dtype, [x], 4), computed("cos", dtype, [x * 3], 4), computed("sin", dtype, [x * 5], 4)
+    np.testing.assert_array_equal(out, sines[0] + sines[1] + sines[2])
 
 
 def test_the_table_of_two_over_pi_holds_its_bits() -> None:

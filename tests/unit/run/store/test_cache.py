@@ -281,7 +281,19 @@ def test_old_entries_of_every_kind_make_room(tmp_path: Path, kind: str, monkeypa
     assert 10 <= len(kept) <= 12 and kept == list(range(30 - len(kept), 30))
 
 
-def test_parts_of_killed_writers_are_removed_and_those_of_living_ones_are_not(tmp_path: Path) -> None:
+def test_a_folder_is_looked_through_a_few_times_while_it_fills(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[int] = []
+    monkeypatch.setattr(cache_module, "most_bytes", lambda kind: 400 * 4096)
+    monkeypatch.setattr(cache_module, "_shrink", lambda folder, most: looks.append(most))
+    for i in range(400):
+        Cache(tmp_path).write_bytes("colours", {"i": i}, bytes(100))
+    assert 4 <= len(looks) <= 40
+
+
+def test_parts_of_killed_writers_are_removed_and_those_of_living_ones_are_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cache_module, "most_bytes", lambda kind: 4096)
     folder = tmp_path / "v3" / "colours"
     folder.mkdir(parents=True, mode=0o700)
     left = folder / ".entry.bin.0123abcd.part"
