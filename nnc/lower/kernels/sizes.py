@@ -12,10 +12,15 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeGuard, TypeVar
 
+from nnc.lower.kernels.native import PRINTED, Native
+
+_RESERVED = 1 << 12  # bytes of the stack for a number of elements, at least
+_MOST_VARIANTS = 16  # texts of one form, for different decisions
+
 Structure = TypeVar("Structure", bound="int | tuple[Any, ...]")
 
 
-class _Entry(NamedTuple):
+class _Trailed(NamedTuple):
     """A function of earlier values. Its result is the next value, or must be the `expected` one."""
 
     function: Callable[..., Any]
@@ -36,15 +41,16 @@ class Numbers:
         self._constants: dict[int, int] = {}
         self._derived: dict[Any, int] = {}
         self._decided: dict[Any, Any] = {}
-        self._trail: list[_Entry] = []
+        self._trail: list[_Trailed] = []
+        self._leading: list[int] = []
         self._registers: list[int] = []
 
     def compared(self, here: Structure, there: Structure) -> Structure:
         """Returns nested tuples of integers, with a number in the place of each that differs in others of the same form."""
-        if isinstance(here, tuple) and isinstance(there, tuple):
+        if isinstance(here, tuple) and isinstance(there, tuple) and len(here) == len(there):
             made = [self.compared(x, y) for x, y in zip(here, there, strict=True)]
             return type(here)(*made) if hasattr(here, "_fields") else type(here)(made)
-        return self.give(here) if isinstance(here, int) and here != there else here  # type: ignore[return-value]
+        return self.give(here) if isinstance(here, int) and isinstance(there, int) and here != there else here  # type: ignore[return-value]
 
     def give(self, size: int) -> int:
         """Returns a size as a number."""
@@ -56,7 +62,7 @@ class Numbers:
         key = function, tuple(map(self._place, operands))
         if key not in self._derived:
             self._derived[key] = len(self._values)
-            self._trail.append(_Entry(*key, None))
+            self._trail.append(_Trailed(*key, None))
             return self._append(function(*[self._values[at] for at in key[1]]))
         return self._number(self._derived[key])
 
@@ -65,8 +71,12 @@ class Numbers:
         key = function, tuple(map(self._place, operands))
         if key not in self._decided:
             self._decided[key] = function(*[self._values[at] for at in key[1]])
-            self._trail.append(_Entry(*key, self._decided[key]))
+            self._trail.append(_Trailed(*key, self._decided[key]))
         return self._decided[key]
+
+    def lead(self, size: int) -> None:
+        """Notes a size that the kernel takes in front of the numbers in registers, under a name of its own."""
+        self._leading.append(self._place(size))
 
     def register(self, at: int) -> str:
         """Returns the register of a value, which the kernel takes as a number from here on."""
@@ -81,8 +91,21 @@ class Numbers:
 
     @property
     def printed(self) -> tuple[int, ...]:
-        """The numbers that the kernel takes, in the order of the registers %n0, %n1 and so on."""
-        return tuple([self._values[at] for at in self._registers])
+        """The numbers that the kernel takes: leading ones, then those of the registers %n0, %n1 and so on."""
+        return tuple([self._values[at] for at in (*self._leading, *self._registers)])
+
+    @property
+    def parameters(self) -> tuple[tuple[str, str], ...]:
+        """The parameters of a function that takes the numbers: types and names."""
+        return tuple([("i64", f"n{i}") for i in range(len(self._registers))])
+
+    def loads(self, pointer: str, first: int) -> list[str]:
+        """Returns the lines that load the numbers from memory, where they stand behind the first so many words."""
+        lines = []
+        for i in range(len(self._registers)):
+            lines.append(f"  %at{i} = getelementptr i8, ptr {pointer}, i64 {8 * (first + i)}")
+            lines.append(f"  %n{i} = load i64, ptr %at{i}")
+        return lines
 
     def again(self, sizes: Sequence[int]) -> tuple[int, ...] | None:
         """Returns the numbers that the kernel takes at other sizes; None where it would have another text."""
@@ -96,7 +119,7 @@ class Numbers:
                 values[next(made)] = found
             elif found != expected:
                 return None
-        return tuple([values[at] for at in self._registers])
+        return tuple([values[at] for at in (*self._leading, *self._registers)])
 
     def _place(self, x: int) -> int:
         if is_number(x):
@@ -178,6 +201,77 @@ def derived(function: Callable[..., int], *operands: int) -> int:
     return function(*operands) if home is None else home.derive(function, *operands)
 
 
+def reserved(nbytes: int) -> int:
+    """Returns the bytes of the stack to reserve, which are no number."""
+    if not is_number(nbytes):
+        return nbytes
+    most = _RESERVED
+    while most < nbytes:
+        most *= 2
+    return most
+
+
 def is_number(x: Any) -> TypeGuard[Number]:
     """Whether a size is one of a kernel's numbers."""
     return type(x) is Number
+
+
+# -- texts for other sizes ---------------------------------------------------------------------------------------------
+
+
+class _Variant(NamedTuple):
+    """A kernel of some form, its sizes with numbers among them, and the trail of these."""
+
+    native: Native
+    sizes: Any
+    numbers: Numbers
+
+    @property
+    def text(self) -> str:
+        """The kernel's text."""
+        return self.native.text
+
+    def at(self, sizes: Any) -> Native | None:
+        """Returns the kernel at other sizes; None where it has another text there."""
+        found: list[int] = []
+        numbers = self.numbers.again(found) if _differ_in_numbers(self.sizes, sizes, found) else None
+        return self.native.at(numbers) if numbers is not None else None
+
+
+def _differ_in_numbers(known: Any, sizes: Any, found: list[int]) -> bool:
+    """Whether sizes are the known ones, but for numbers; adds the sizes in the places of numbers to `found`."""
+    if is_number(known):
+        found.append(sizes)
+        return isinstance(sizes, int)
+    if isinstance(known, tuple) and isinstance(sizes, tuple):
+        pairs = zip(known, sizes, strict=False)
+        return len(known) == len(sizes) and all(_differ_in_numbers(x, y, found) for x, y in pairs)
+    return bool(known == sizes)
+
+
+def find_sized(
+    key: Any, sizes: Structure, others: Structure, make: Callable[[Structure, Numbers], Native | None]
+) -> Native | None:
+    """Returns the kernel for sizes, which it takes as numbers where they differ from those of another size of the program. A known
+    text is not printed again.
+
+    Args:
+        key: all that the text depends on beside the sizes.
+        sizes: nested tuples of integers.
+        others: the same of another size of the program.
+        make: prints the kernel for sizes with numbers among them; None where there is no kernel.
+    """
+    i = 0
+    for i in range(_MOST_VARIANTS):
+        known = PRINTED.get((find_sized, key, i))
+        if known is None:
+            break
+        native: Native | None = known.at(sizes)
+        if native is not None:
+            return native
+    numbers = Numbers()
+    sized = numbers.compared(sizes, others)
+    made = make(sized, numbers)
+    if made is not None:
+        PRINTED.find((find_sized, key, i), lambda: _Variant(made, sized, numbers))
+    return made

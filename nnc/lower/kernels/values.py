@@ -11,13 +11,12 @@ from nnc.base import dtypes
 from nnc.base.dtypes import DType
 from nnc.commands.index import fill_value
 from nnc.graph import Node, Symbol
+from nnc.lower.kernels.axes import word_of
 from nnc.lower.kernels.builder import Code, Value, known_integer
 from nnc.lower.kernels.domain import is_counted, is_gather, is_reduction, is_view
 from nnc.lower.kernels.kernel_ir import Nest, instructions
 from nnc.lower.kernels.scalars import scalar
 from nnc.lower.kernels.sizes import is_number
-
-_RESERVED = 1 << 12  # bytes for a row of any length, at least
 
 
 def position(code: Code, index: Value, size: int, mode: str) -> tuple[Value, Value | None]:
@@ -97,7 +96,7 @@ class Values:
             work = instructions(node, loops.transcendental_instructions)
             if symbol not in early or is_view(node) or work < loops.saved_instructions:
                 continue
-            nbytes = _reserved(n * symbol.dtype.itemsize)
+            nbytes = n * symbol.dtype.itemsize
             if nbytes <= left and any(phases.rank[other] > phases.rank[symbol] for other in self._users(symbol)):
                 rooms[symbol] = self.code.room(nbytes)
                 left -= nbytes
@@ -142,6 +141,8 @@ class Values:
 
     def _make(self, symbol: Symbol, block: Scope) -> Value:
         code = self.code
+        if is_number(self.nest.constants.get(symbol)):
+            return self._constant(self.nest.constants[symbol], symbol.dtype)
         if symbol in self.graph.constants:
             return code.constant(self.graph.constants[symbol].reshape(-1)[0], symbol.dtype)
         if symbol in self.saved and self.nest.vector in block.iterations and self._is_past(symbol, block):
@@ -159,6 +160,12 @@ class Values:
         if operands:
             operands = code.match(*operands)
         return scalar(code, node.command, operands, symbol.dtype, node.params)
+
+    def _constant(self, bits: int, dtype: DType) -> Value:
+        """Returns the value with these bits, which is a number of the kernel."""
+        if dtypes.is_bool(dtype):
+            return self.code.compare("ne", self.code.integer(bits), self.code.integer(0))
+        return self.code.bitcast(self.code.convert(self.code.integer(bits), word_of(dtype)), dtype)
 
     def _is_past(self, symbol: Symbol, block: Scope) -> bool:
         """Whether an earlier phase has saved a value: its reductions' results are known."""
@@ -242,16 +249,6 @@ class Values:
     def spread(self, value: Value) -> Value:
         """Returns the value in all lanes."""
         return self.code.splat(value, self.lanes)
-
-
-def _reserved(nbytes: int) -> int:
-    """Returns the bytes to reserve on the stack, which are no number of the kernel."""
-    if not is_number(nbytes):
-        return nbytes
-    reserved = _RESERVED
-    while reserved < nbytes:
-        reserved *= 2
-    return reserved
 
 
 # -- masks -------------------------------------------------------------------------------------------------------------

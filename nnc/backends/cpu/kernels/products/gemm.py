@@ -34,6 +34,7 @@ from nnc.base.dtypes import DType
 from nnc.base.target import Products, Target
 from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.kernels.cascade import Cut, cut_of
+from nnc.lower.kernels.sizes import derived, is_number
 
 _NUMBERS = "first", "end", "width"  # numbers that a kernel takes which finishes rows
 
@@ -102,7 +103,7 @@ def oriented_for_tiles(product: Product) -> Product:
 
 def shape_of(product: Product, wide: DType, machine: Target, *, finished: bool = False) -> Shape | None:
     """Chooses the tiles of a product whose sums are of dtype `wide`; None where they are too long to go on from a rounded result,
-    unless they are `finished` from memory of their own.
+    unless they are `finished` from memory of their own. Tiles are integers; the number of rows may be a kernel's number.
     """
     unit, m, n = product.dtype.itemsize, product.rows.size, product.columns.size
     figures, memory = machine.products, machine.memory
@@ -111,6 +112,7 @@ def shape_of(product: Product, wide: DType, machine: Target, *, finished: bool =
         lanes //= 2
     needed = -(-n // lanes)
     table = TILE_ROWS[machine.vector_bytes]
+    m = m if m >= max(table.values()) else int(m)
     terms = min(product.k, figures.panel_terms)
     near_bytes = memory.second_cache_bytes // 2
     is_near = m * product.k * unit <= near_bytes
@@ -123,20 +125,25 @@ def shape_of(product: Product, wide: DType, machine: Target, *, finished: bool =
     options = [v for v in table if v <= min(needed, most) and (table[v] >= 4 or m < 4)] or [1]
 
     # As few panels' vectors as possible, of tiles that read little for the products they form: rows + vectors for rows · vectors.
+    # Where few rows are no whole tiles, some are computed twice.
     def cost(v: int) -> float:
-        tiles = -(-m // table[v])
-        rows = -(-m // tiles)
-        return -(-needed // v) * v * tiles * rows * (1 + figures.read_cost * (rows + v) / (rows * v))
+        rows, doubled = min(table[v], m), 1.0
+        if not is_number(m):
+            tiles = -(-m // rows)
+            rows = -(-m // tiles)
+            doubled = tiles * rows / m
+        return -(-needed // v) * v * doubled * (1 + figures.read_cost * (rows + v) / (rows * v))
 
     vectors = min(options, key=cost)
     rows = min(table[vectors], m)
-    rows = -(-m // -(-m // rows))  # tiles of nearly equal size
+    rows = int(-(-m // -(-m // rows)))  # tiles of nearly equal size
     direct = product.columns.y == unit or n == 1
     again = tuple(axis for axis in product.loops if not axis.y)
     groups = panels = -(-needed // vectors)
     if narrow and not is_near:
         groups = -(-panels // max(near_bytes // (2 * terms * vectors * machine.vector_bytes), 1))
         groups = min(max(groups, -(-figures.parts // (product.count * -(-m // figures.enough_rows)))), panels)
+    groups = int(groups)
 
     def rows_of_part(turns: int) -> int:
         parts, most = groups * product.count // turns, m * turns
@@ -145,7 +152,7 @@ def shape_of(product: Product, wide: DType, machine: Target, *, finished: bool =
         wanted = max(figures.least_rows, -(-most // -(-figures.parts // parts)))
         return min(most, -(-wanted // rows) * rows)
 
-    repeated = math.prod(axis.size for axis in again)
+    repeated = int(math.prod(axis.size for axis in again))
     chunk = rows_of_part(repeated)
     # A copy pays where it is read by many rows; sooner where it is converted on the way, or brings far rows together.
     is_far = wide != product.dtype or any(abs(axis.y) >= figures.displacing_bytes for axis in product.depth)
@@ -160,7 +167,7 @@ def shape_of(product: Product, wide: DType, machine: Target, *, finished: bool =
     is_long = packed and product.k > figures.panel_terms
     if not (packed or lies_ready) or (finished and is_long) or chunk < m:
         again = ()
-    turns = -(-chunk // m) if again else 1
+    turns = int(-(-chunk // m)) if again else 1
     chunk = m if again else rows_of_part(1)
     if finished and is_long:
         room = figures.sum_bytes // tile.row_bytes
@@ -194,11 +201,11 @@ def print_tiles(printer: Printer, product: Product, shape: Shape, finish: Finish
     groups = -(-product.columns.size // full_width)
     chunks = -(-product.rows.size // shape.chunk)
     loops = [axis for axis in product.loops if axis not in shape.again]
-    turns = math.prod(axis.size for axis in shape.again)
+    turns = int(math.prod(axis.size for axis in shape.again))
     pieces = -(-turns // shape.turns)
     total = math.prod(axis.size for axis in loops) * groups * chunks * pieces
     volume = product.volume * product.count // total
-    grain = max(1, tile.machine.products.part_volume // max(volume, 1))
+    grain = derived(max, 1, tile.machine.products.part_volume // derived(max, volume, 1))
     tensors = (*product.operands, "%out0", *(finish.pointers if finish is not None else ()))
 
     def body(code: Code, begin: Bound, end: Bound) -> None:
@@ -232,13 +239,16 @@ def _sizes(code: Code, number: Bound, count: int, full: int, last: int, *, any_s
     """The sizes of parts; the last part is smaller. Code that takes `any_size` gets a size known at run time; otherwise each
     size has code of its own.
     """
-    if count == 1 or full == last or any_size:
+    if count == 1 or full == last:
+        yield last if isinstance(last, int) else code.integer(last) if any_size else int(last)
+        return
+    if any_size:
         yield _pick(code, number, count, full, last)
         return
     is_last = code.compare("eq", code.integer(number), code.integer(count - 1))
     for size, here in ((full, code.not_(is_last)), (last, is_last)):
         with code.when(here):
-            yield size
+            yield int(size)
 
 
 def _pick(code: Code, number: Bound, count: int, full: int, last: int) -> Bound:
@@ -483,7 +493,8 @@ class _Part(NamedTuple):
         """Writes the panel of these terms."""
         code, tile, column = self.code, self.shape.tile, self.product.columns.y
         *outer, inner = depth
-        buffer, unit, whole = self.buffer, tile.dtype.itemsize, inner.size % tile.lanes == 0
+        buffer, unit = self.buffer, tile.dtype.itemsize
+        whole = not is_number(inner.size) and inner.size % tile.lanes == 0
         with ExitStack() as stack:
             step = tile.row_bytes * inner.size
             for axis in reversed(outer):
