@@ -24,11 +24,12 @@ from nnc.backends.cpu.kernels.products.tiles import (
     shared_panel,
     shared_sums,
 )
-from nnc.backends.cpu.kernels.vectors import TILE_ROWS, advance, split, write_row
+from nnc.backends.cpu.kernels.vectors import advance, split, write_row
 from nnc.backends.printer import Bound, Printer, minus, times
 from nnc.backends.products import Axis, Product
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
+from nnc.device.model import tiles
 from nnc.device.target import Products, Target
 from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.kernels.cascade import Cut, cut_of
@@ -105,9 +106,9 @@ def shape_of(product: Product, wide: DType, machine: Target, *, finished: bool =
     while lanes > 2 and lanes // 2 >= n:
         lanes //= 2
     needed = -(-n // lanes)
-    table = TILE_ROWS[machine.vector_bytes]
     terms = min(product.k, figures.panel_terms)
     near_bytes = memory.second_cache_bytes // 2
+    table = {v: rows for v, rows in tiles(machine.registers).items() if v * machine.vector_bytes * terms <= near_bytes}
     is_near = m * product.k * unit <= near_bytes
     narrow = (
         figures.slow_second_cache
@@ -138,7 +139,7 @@ def shape_of(product: Product, wide: DType, machine: Target, *, finished: bool =
     is_far = wide != product.dtype or any(abs(axis.y) >= figures.displacing_bytes for axis in product.depth)
     many = chunk > rows if narrow else m >= 48 if is_far else chunk >= figures.packed_rows
     rounds_twice = wide != product.dtype and product.k > figures.panel_terms and not finished
-    packed = not direct or (product.k * n * unit > 1 << 17 and many and not rounds_twice)
+    packed = not direct or (product.k * n * unit > figures.unpacked_bytes and many and not rounds_twice)
     if packed and rounds_twice:
         return None
     tile = Tile(machine, product.dtype, wide, lanes, rows, vectors, packed)
@@ -190,8 +191,7 @@ def print_tiles(printer: Printer, product: Product, shape: Shape, finish: Finish
             pointers = _moved(code, pointers, product.rows, times(code, chunk, shape.chunk))
             last_rows = product.rows.size - (chunks - 1) * shape.chunk
             last_width = product.columns.size - (groups - 1) * full_width
-            # Of shorter vectors, stores under a mask take many cycles.
-            for width in _sizes(code, group, groups, full_width, last_width, any_size=tile.machine.vector_bytes == 64):
+            for width in _sizes(code, group, groups, full_width, last_width, any_size=tile.machine.has_masks):
                 for rows in _sizes(code, chunk, chunks, shape.chunk, last_rows, any_size=shape.has_any_rows(product)):
                     _Part(printer, code, product, shape, pointers, buffer, rows, width, finish, sums).print()
 
