@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import ctypes
 import importlib
+import math
 import os
 import platform
 import sys
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -117,7 +120,7 @@ def processor(cpuinfo: Path, cpu: str | None = None) -> dict[str, str]:
         "system": f"{platform.system()} {platform.machine()}",
         "cores": str(cores or os.cpu_count() or "unknown"),
         "threads": f"{usable_threads()} of {os.cpu_count() or 'unknown'} usable by this process",
-        "vector units": ", ".join(found) or "unknown",
+        "vector units": ", ".join(found) or ("none" if flags else "unknown"),
     }
 
 
@@ -127,10 +130,60 @@ def values_of(rows: list[tuple[str, str, str]], wanted: str) -> list[str]:
 
 
 def usable_threads() -> int:
-    """Returns the number of hardware threads that the process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    """Returns the number of hardware threads that the process may use: of those that it may run on, as many as the time of its
+    control groups (a container's, say) keeps busy.
+    """
+    share = processor_share()
+    return allowed_threads() if share is None else min(allowed_threads(), max(1, math.ceil(share)))
+
+
+def allowed_threads() -> int:
+    """Returns the number of hardware threads that the process may run on, be it for a part of the time."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@cache
+def processor_share(root: Path = Path("/")) -> float | None:
+    """Returns how many processors' time the control groups of this process allow; None: no limit.
+
+    Args:
+        root: the root of the file system.
+    """
+    found = [
+        share for group, version in control_groups("cpu", root) if (share := _share_in(group, version)) is not None
+    ]
+    return min(found, default=None)
+
+
+def _share_in(group: Path, version: int) -> float | None:
+    """The processors' time that a control group allows; None where it has no limit, or does not say."""
+    if version == 2:
+        quota, _, period = read_text(group / "cpu.max").strip().partition(" ")
+    else:
+        quota, period = (read_text(group / f"cpu.cfs_{name}_us").strip() for name in ("quota", "period"))
+    return int(quota) / int(period) if quota.isdecimal() and period.isdecimal() and int(period) else None
+
+
+def control_groups(controller: str, root: Path) -> Iterator[tuple[Path, int]]:
+    """Yields the folders of the control groups that this process is in, from the root on, and the version of their files.
+
+    Args:
+        controller: "cpu" or "memory".
+        root: the root of the file system.
+    """
+    bases: tuple[str, ...]
+    for line in read_text(root / "proc/self/cgroup").splitlines():
+        number, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if number == "0" and not controllers:
+            version, bases = 2, ("sys/fs/cgroup", "sys/fs/cgroup/unified")
+        elif controller in controllers.split(","):
+            version, bases = 1, (f"sys/fs/cgroup/{controller}",)
+        else:
+            continue
+        parts = Path(path).parts[1:]
+        for base in bases:
+            yield from ((root.joinpath(base, *parts[:count]), version) for count in range(len(parts) + 1))
 
 
 def available_memory(meminfo: Path = Path("/proc/meminfo")) -> int | None:
@@ -148,26 +201,15 @@ def memory_left(root: Path = Path("/")) -> int | None:
     Args:
         root: the root of the file system.
     """
-    found: list[int] = []
-    bases: tuple[str, ...]
-    for line in read_text(root / "proc/self/cgroup").splitlines():
-        number, _, rest = line.partition(":")
-        controllers, _, path = rest.partition(":")
-        if number == "0" and not controllers:
-            names, bases = _VERSION_2, ("sys/fs/cgroup", "sys/fs/cgroup/unified")
-        elif "memory" in controllers.split(","):
-            names, bases = _VERSION_1, ("sys/fs/cgroup/memory",)
-        else:
-            continue
-        for base in bases:
-            parts = Path(path).parts[1:]
-            groups = [root.joinpath(base, *parts[:count]) for count in range(len(parts) + 1)]
-            found += [left for group in groups if (left := _left_in(group, *names)) is not None]
+    found = [
+        left for group, version in control_groups("memory", root) if (left := _left_in(group, version)) is not None
+    ]
     return min(found, default=None)
 
 
-def _left_in(group: Path, limit: str, usage: str, prefix: str) -> int | None:
+def _left_in(group: Path, version: int) -> int | None:
     """Bytes that a control group still allows; None where it has no limit, or says too little."""
+    limit, usage, prefix = _VERSION_2 if version == 2 else _VERSION_1
     most, used = (read_text(group / name).strip() for name in (limit, usage))
     if not (most.isdecimal() and used.isdecimal()) or int(most) >= _UNLIMITED:
         return None

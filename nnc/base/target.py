@@ -2,8 +2,9 @@
 
 The records' own values are those of processors with vectors of 256 or 512 bits, as x86-64 has them, measured on AMD Zen 4 and
 Intel Granite Rapids with two cores. A figure without a reason beside it was found by trial; how far it may go without harm was
-not written down. `nnc.device.targets` has the machines: the figures that a system tells, and those in which cores of another kind
-differ. Values of `Grids` follow from an H100's data sheet, and were not measured.
+not written down. `nnc.device.targets` has the machines: the facts that a system tells, and the figures in which cores of
+another kind differ; `nnc.device.model` says which figures follow from the facts. Values of `Grids` follow from an H100's data
+sheet, and were not measured.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ class Memory(NamedTuple):
         cached_bytes: bytes of a value that stays in the caches until it is read.
         first_cache_bytes: size of a core's nearest cache of data.
         second_cache_bytes: size of the next one.
+        first_cache_ways: lines of the nearest cache that have the same set.
     """
 
     line_bytes: int = 64  # every x86-64, and most ARM cores
@@ -33,6 +35,7 @@ class Memory(NamedTuple):
     cached_bytes: int = 1 << 18  # smaller values stay in the caches
     first_cache_bytes: int = 48 << 10
     second_cache_bytes: int = 1 << 20
+    first_cache_ways: int = 12
 
 
 class Threads(NamedTuple):
@@ -155,6 +158,7 @@ class Products(NamedTuple):
         parts: parts of a product, at most.
         least_rows: rows of a part, which packs its own panel.
         packed_rows: rows of a part from which on a panel is packed.
+        unpacked_bytes: bytes of a right matrix up to which it is read as it lies.
         read_cost: time to read a vector for a multiplication, in times of the multiplication.
         displacing_bytes: bytes between rows of the right matrix by which they displace each other in the nearest cache.
         slow_second_cache: whether tiles must spare the way from the second-level cache.
@@ -184,6 +188,7 @@ class Products(NamedTuple):
     parts: int = 16
     least_rows: int = 64  # each part packs its own panel
     packed_rows: int = 96
+    unpacked_bytes: int = 1 << 17
     read_cost: float = 0.1
     displacing_bytes: int = 1 << 12  # its sets repeat every 4 KB
     slow_second_cache: bool = False  # AMD's cores are as fast either way
@@ -326,6 +331,8 @@ class Target:
         convolutions: when operands of convolutions are reordered.
         sorting: which sort serves which rows.
         backends: the backends whose kernels may run, the best one first; none named: all, by the kernels' priorities.
+        registers: vector registers of a core.
+        has_masks: whether instructions that work on some lanes of a vector are as fast as others.
     """
 
     kind: str
@@ -341,6 +348,8 @@ class Target:
     convolutions: Convolutions = Convolutions()
     sorting: Sorting = Sorting()
     backends: tuple[str, ...] = ()
+    registers: int = 32
+    has_masks: bool = True
 
     def __hash__(self) -> int:
         return hash((self.kind, self.vector_bytes, self.cores))  # the rest hardly ever differs, and takes long

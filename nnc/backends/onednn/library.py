@@ -24,7 +24,7 @@ from nnc.backends.onednn.interpose import can_interpose, imported, interpose
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
 from nnc.base.fork import fork_waits
-from nnc.base.machine import address_of, files_of
+from nnc.base.machine import address_of, files_of, usable_threads
 from nnc.base.options import ONEDNN, library_cap
 from nnc.commands.pack import Blocks
 from nnc.errors import BackendError
@@ -179,8 +179,8 @@ def _keep_to_cpu(functions: ctypes.CDLL) -> None:
 
 @cache
 def expect_library() -> None:
-    """It will perhaps be asked for: a thread, one in each process, brings its file into memory."""
-    if sys.platform == "linux":
+    """It will perhaps be asked for: a thread, one in each process, brings its file into memory where there is a core for it."""
+    if sys.platform == "linux" and usable_threads() > 1:
         _thread.start_new_thread(_open, ())
 
 

@@ -20,6 +20,7 @@ from nnc.backends.native_runs import cpu_compiler
 from nnc.backends.onednn.library import Owned, PrimitiveDesc, check, loaded
 from nnc.base import dtypes
 from nnc.base.fork import fork_waits, new_lock
+from nnc.base.machine import usable_threads
 from nnc.errors import BackendError
 from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.kernels.native import Function, Native
@@ -103,7 +104,9 @@ class _WantedPrimitives:
 
 
 def begin_primitives() -> None:
-    """Lets a thread make all primitives that there are by now."""
+    """Lets a thread make all primitives that there are by now; on one core the caller makes them when it needs one."""
+    if usable_threads() == 1:
+        return
     with _TAKING:
         batch = _WantedPrimitives() if _WANTED else None
     if batch is not None:

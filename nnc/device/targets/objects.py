@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from nnc.base.target import Target
+from nnc.device.model import fitted
 from nnc.device.targets import X86, cpu_target
 
 NATIVE = "native"
@@ -40,7 +41,10 @@ class ObjectTarget(NamedTuple):
         """Returns the figures by which kernels of these backends are printed."""
         if self.is_native:
             return replace(cpu_target(), backends=backends)
-        return replace(X86, vector_bytes=self.vector_bytes, cores=1, backends=backends)
+        is_wide = self.vector_bytes == 64
+        registers = 32 if is_wide or self.architecture == "aarch64" else 16
+        known = replace(X86, vector_bytes=self.vector_bytes, registers=registers, has_masks=is_wide, cores=1)
+        return replace(fitted(known), backends=backends)
 
 
 _LINUX = "unknown-linux-gnu"

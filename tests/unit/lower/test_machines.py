@@ -17,7 +17,7 @@ from nnc.base.options import Options
 from nnc.base.target import Target
 from nnc.compiled.pipeline import lower
 from nnc.device import machine_of, machine_of_device
-from nnc.device.targets import cache_sizes
+from nnc.device.targets import Cache, cache_sizes
 from nnc.device.targets.gpu import gpu_target
 from nnc.run.program import Program
 from tests.figures import HERE, with_figures
@@ -120,5 +120,6 @@ def test_sizes_of_caches_are_read_from_the_system(tmp_path: Any) -> None:
         (tmp_path / f"index{i}").mkdir()
         for name, text in zip(("level", "type", "size"), row, strict=True):
             (tmp_path / f"index{i}" / name).write_text(f"{text}\n")
-    assert list(cache_sizes(tmp_path)) == [("1", 32 << 10), ("2", 2 << 20)]
+    (tmp_path / "index0" / "ways_of_associativity").write_text("8\n")
+    assert list(cache_sizes(tmp_path)) == [("1", Cache(32 << 10, 8)), ("2", Cache(2 << 20, 512))]
     assert list(cache_sizes(tmp_path / "missing")) == []

@@ -25,7 +25,7 @@ import numpy as np
 
 from nnc.array.array import Array
 from nnc.base.fork import reset_after_fork
-from nnc.base.machine import available_memory
+from nnc.base.machine import available_memory, usable_threads
 from nnc.base.target import Memory
 from nnc.device.cpu import aligned_bytes
 from nnc.lower.plan.stages import NDArray
@@ -115,8 +115,8 @@ class Preparing:
 
 
 def _is_worth_it(nbytes: int, memory: Memory) -> bool:
-    """Whether to prefetch so many bytes: neither too few nor too many for the free memory."""
-    if nbytes < memory.least_prefetched_bytes:
+    """Whether to prefetch so many bytes, beside the caller: neither too few nor too many for the free memory."""
+    if nbytes < memory.least_prefetched_bytes or usable_threads() == 1:
         return False
     available = available_memory()
     return available is not None and nbytes <= available // memory.prefetched_share

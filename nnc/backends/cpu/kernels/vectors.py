@@ -13,9 +13,6 @@ from nnc.lower.kernels.values import first_lanes, known_lanes
 
 if TYPE_CHECKING:
     from nnc.backends.products import Axis
-# Rows of a tile by its vectors: as many sums as registers can hold beside the operands.
-_FEW = {1: 8, 2: 5, 3: 4, 4: 2, 8: 1}  # of 16 registers
-TILE_ROWS = {64: {1: 14, 2: 14, 3: 8, 4: 6, 5: 5, 6: 4, 8: 3}, 32: _FEW, 16: _FEW}
 
 
 def cases(full: int, last: int, count: int) -> list[tuple[int, bool | None]]:

@@ -17,7 +17,7 @@ import numpy as np
 
 from nnc.backends.cpu.threads.pool import Pool, is_supported
 from nnc.base.fork import new_lock, reset_after_fork
-from nnc.base.machine import ABSENT, read_text, usable_threads
+from nnc.base.machine import ABSENT, allowed_threads, read_text, usable_threads
 from nnc.base.options import Options, variable_set
 from nnc.calls.spelling import spelled
 from nnc.errors import ArgumentError, ArgumentTypeError, BackendError, user_error
@@ -86,6 +86,9 @@ def _find() -> Threads:
     count = ctypes.c_int32(first_number())
     pool = Pool(count) if is_supported() else None
     found = Threads(count, find_openmp(), tuple(find_blas_setters()), pool)
+    if usable_threads() < allowed_threads() and not Options.from_environment().kernel_threads:
+        for set_blas in found.blas:  # the limit of a container, which OpenBLAS does not see
+            set_blas(count.value)
     if pool is not None:
         atexit.register(pool.close)  # before compiled code is unloaded
     reset_after_fork(found)

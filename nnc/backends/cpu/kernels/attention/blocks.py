@@ -21,7 +21,7 @@ from nnc.lower.kernels.values import first_lanes
 
 # Rows of a tile by its vectors, so that sums take half of the registers or more where there are enough vectors.
 _FEW = {1: 8, 2: 4}  # of 16 registers
-_ROWS = {64: {1: 8, 2: 8, 3: 4, 4: 4}, 32: _FEW, 16: _FEW}
+_ROWS = {32: {1: 8, 2: 8, 3: 4, 4: 4}, 16: _FEW}
 MOST_ROWS = 8
 _NEAR = 4  # rows that are reached from one pointer, with few registers
 
@@ -61,7 +61,7 @@ class Tiling(NamedTuple):
     @classmethod
     def of(cls, wide: DType, machine: Target) -> Tiling:
         """Returns the one for a machine."""
-        return cls(machine, wide, machine.vector_bytes // wide.itemsize, max(_ROWS[machine.vector_bytes]))
+        return cls(machine, wide, machine.vector_bytes // wide.itemsize, max(_ROWS[machine.registers]))
 
     @property
     def keys(self) -> int:
@@ -182,7 +182,7 @@ class _ProductCode(NamedTuple):
     ) -> None:
         """Some columns."""
         masks = masks_of(code, self.tiling.lanes, width)
-        most = _ROWS[self.tiling.machine.vector_bytes][len(masks)]
+        most = _ROWS[self.tiling.machine.registers][len(masks)]
 
         def tile(i: Value, count: int) -> None:
             if fetches:

@@ -38,7 +38,7 @@ class _Factor:
         while lanes > 2 and lanes // 2 >= n:
             lanes //= 2
         self.lanes = lanes
-        rows = min(_ROWS if machine.vector_bytes == 64 else _ROWS // 2, lanes)
+        rows = min(_ROWS if machine.registers > 16 else _ROWS // 2, lanes)
         self.columns = lanes * (3 if dtype.itemsize == 8 else 2)
         size = dtype.itemsize
         rows_first, columns_first = (self.step, size), (size, self.step)

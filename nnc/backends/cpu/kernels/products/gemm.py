@@ -26,12 +26,13 @@ from nnc.backends.cpu.kernels.products.tiles import (
     shared_panel,
     shared_sums,
 )
-from nnc.backends.cpu.kernels.vectors import TILE_ROWS, advance, split, write_row
+from nnc.backends.cpu.kernels.vectors import advance, split, write_row
 from nnc.backends.printer import Bound, Printer, minus, plus, times
 from nnc.backends.products import Axis, Product
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
 from nnc.base.target import Products, Target
+from nnc.device.model import tiles
 from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.kernels.cascade import Cut, cut_of
 from nnc.lower.kernels.sizes import derived, is_number
@@ -111,10 +112,10 @@ def shape_of(product: Product, wide: DType, machine: Target, *, finished: bool =
     while lanes > 2 and lanes // 2 >= n:
         lanes //= 2
     needed = -(-n // lanes)
-    table = TILE_ROWS[machine.vector_bytes]
-    m = m if m >= max(table.values()) else int(m)
     terms = min(product.k, figures.panel_terms)
     near_bytes = memory.second_cache_bytes // 2
+    table = {v: rows for v, rows in tiles(machine.registers).items() if v * machine.vector_bytes * terms <= near_bytes}
+    m = m if m >= max(table.values()) else int(m)
     is_near = m * product.k * unit <= near_bytes
     narrow = (
         figures.slow_second_cache
@@ -129,9 +130,9 @@ def shape_of(product: Product, wide: DType, machine: Target, *, finished: bool =
     def cost(v: int) -> float:
         rows, doubled = min(table[v], m), 1.0
         if not is_number(m):
-            tiles = -(-m // rows)
-            rows = -(-m // tiles)
-            doubled = tiles * rows / m
+            count = -(-m // rows)
+            rows = -(-m // count)
+            doubled = count * rows / m
         return -(-needed // v) * v * doubled * (1 + figures.read_cost * (rows + v) / (rows * v))
 
     vectors = min(options, key=cost)
@@ -159,7 +160,8 @@ def shape_of(product: Product, wide: DType, machine: Target, *, finished: bool =
     many = chunk > rows if narrow else m * repeated >= 48 if is_far else chunk >= figures.packed_rows
     rounds_twice = wide != product.dtype and product.k > figures.panel_terms and not finished
     lies_ready = direct and wide == product.dtype and product.depth[-1].y == n * unit and vectors == needed
-    packed = not direct or (product.k * n * unit > 1 << 17 and many and not rounds_twice and not lies_ready)
+    pays = product.k * n * unit > figures.unpacked_bytes and many
+    packed = not direct or (pays and not rounds_twice and not lies_ready)
     if packed and rounds_twice:
         return None
     tile = Tile(machine, product.dtype, wide, lanes, rows, vectors, packed)
@@ -222,8 +224,7 @@ def print_tiles(printer: Printer, product: Product, shape: Shape, finish: Finish
             pointers = _moved(code, pointers, product.rows, times(code, chunk, shape.chunk))
             last_rows = product.rows.size - (chunks - 1) * shape.chunk
             last_width = product.columns.size - (groups - 1) * full_width
-            # Of shorter vectors, stores under a mask take many cycles.
-            for width in _sizes(code, group, groups, full_width, last_width, any_size=tile.machine.vector_bytes == 64):
+            for width in _sizes(code, group, groups, full_width, last_width, any_size=tile.machine.has_masks):
                 for rows in _sizes(code, chunk, chunks, shape.chunk, last_rows, any_size=shape.has_any_rows(product)):
                     _Part(printer, code, product, shape, pointers, buffer, rows, width, within, finish, sums).print()
 

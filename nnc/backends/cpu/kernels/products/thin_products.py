@@ -20,7 +20,7 @@ Sums = Sequence[Sequence[Slot]]
 
 # Rows of a tile by its columns, less one.
 _FEW = 6, 4, 3, 2, 2, 1, 1, 1  # of 16 registers
-_DOT_ROWS = {64: (8, 8, 6, 6, 4, 4, 3, 3), 32: _FEW, 16: _FEW}
+_DOT_ROWS = {32: (8, 8, 6, 6, 4, 4, 3, 3), 16: _FEW}
 
 
 def along_terms(product: Product, machine: Target) -> bool:
@@ -67,7 +67,7 @@ def print_dots(printer: Printer, product: Product, wide: DType) -> None:
     lanes = machine.vector_bytes // wide.itemsize
     while lanes > 2 and lanes // 2 >= inner.size:
         lanes //= 2
-    tile = int(min(rows.size, _DOT_ROWS[machine.vector_bytes][columns.size - 1]))
+    tile = int(min(rows.size, _DOT_ROWS[machine.registers][columns.size - 1]))
     tiles = -(-rows.size // tile)
     total = product.count * tiles
     volume = derived(max, 1, product.volume * product.count // total)

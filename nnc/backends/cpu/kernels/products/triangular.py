@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from nnc.backends.cpu.kernels.vectors import (
-    TILE_ROWS,
     advance,
     cases,
     masks_of,
@@ -26,12 +25,14 @@ from nnc.backends.products import Axis, merge_axes
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
 from nnc.base.target import Target
+from nnc.device.model import tile_rows
 from nnc.graph import TensorSpec
 from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.kernels.native import Native
 from nnc.lower.plan.stages import Step
 
 _VECTORS = 3
+_ROWS = 8  # of a tile: the triangle on its diagonal is solved row by row
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,7 @@ class Solver:
         while lanes > 2 and lanes // 2 >= system.width:
             lanes //= 2
         vectors = min(-(-system.width // lanes), _VECTORS)
-        rows = min(TILE_ROWS[machine.vector_bytes][vectors], 8, system.n)
+        rows = min(tile_rows(machine.registers, vectors, _ROWS), system.n)
         buffered = system.n * lanes * vectors * size <= machine.products.solved_buffer_bytes
         return cls(system, lanes=lanes, rows=rows, buffered=buffered)
 

@@ -166,7 +166,7 @@ LEAST = 48  # keys from which a pivot is chosen
 
 def has_quicksort(layout: SortLayout) -> bool:
     """Whether elements are sorted this way: keys without anything beside them, where vectors can be compressed."""
-    return len(layout.kinds) == 1 and layout.machine.vector_bytes == 64
+    return len(layout.kinds) == 1 and layout.machine.vector_bytes == 64 and layout.machine.has_masks
 
 
 def quicksort(name: str, layout: SortLayout) -> list[Code]:
