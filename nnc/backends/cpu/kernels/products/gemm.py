@@ -55,8 +55,15 @@ class Shape(NamedTuple):
 
     def has_any_rows(self, product: Product) -> bool:
         """Whether one code serves parts of any number of rows: at least a tile of them, with sums that are done at once."""
+        if is_number(product.rows.size):
+            return not self.is_long(product)
         last = product.rows.size % self.chunk
         return (not last or last >= self.tile.rows) and not self.is_long(product)
+
+    def chunks(self, product: Product) -> int:
+        """The number of parts of some rows. Where it is a number of the kernel, each part has at least a tile of rows."""
+        rows = product.rows.size
+        return (rows + self.chunk - self.tile.rows) // self.chunk if is_number(rows) else -(-rows // self.chunk)
 
     def is_long(self, product: Product) -> bool:
         """Whether a packed panel holds some of the terms only."""
@@ -148,10 +155,11 @@ def shape_of(product: Product, wide: DType, machine: Target, *, finished: bool =
 
     def rows_of_part(turns: int) -> int:
         parts, most = groups * product.count // turns, m * turns
-        if parts >= figures.parts or product.volume * turns <= figures.part_volume:
-            return most
-        wanted = max(figures.least_rows, -(-most // -(-figures.parts // parts)))
-        return min(most, -(-wanted // rows) * rows)
+        wanted = most
+        if parts < figures.parts and product.volume * turns > figures.part_volume:
+            wanted = derived(max, figures.least_rows, -(-most // -(-figures.parts // parts)))
+            wanted = -(-wanted // rows) * rows
+        return derived(min, most, wanted)
 
     repeated = int(math.prod(axis.size for axis in again))
     chunk = rows_of_part(repeated)
@@ -201,7 +209,7 @@ def print_tiles(printer: Printer, product: Product, shape: Shape, finish: Finish
     """The whole product: parts of some panels and some rows, which threads share."""
     tile, full_width = shape.tile, shape.group * shape.tile.width
     groups = -(-product.columns.size // full_width)
-    chunks = -(-product.rows.size // shape.chunk)
+    chunks = shape.chunks(product)
     loops = [axis for axis in product.loops if axis not in shape.again]
     turns = int(math.prod(axis.size for axis in shape.again))
     pieces = -(-turns // shape.turns)
@@ -218,7 +226,8 @@ def print_tiles(printer: Printer, product: Product, shape: Shape, finish: Finish
             rest, chunk = split(code, rest, chunks)
             rest, piece = split(code, rest, pieces)
             first, last = times(code, piece, shape.turns), turns - (pieces - 1) * shape.turns
-            within = first, plus(code, first, _pick(code, piece, pieces, shape.turns, last))
+            length = last if pieces == 1 else _pick(code, piece, pieces, shape.turns, last)
+            within = first, plus(code, first, length)
             pointers = advance(code, loops, rest, tensors)
             pointers = _moved(code, pointers, product.columns, times(code, group, full_width))
             pointers = _moved(code, pointers, product.rows, times(code, chunk, shape.chunk))
@@ -240,8 +249,8 @@ def _sizes(code: Code, number: Bound, count: int, full: int, last: int, *, any_s
     """The sizes of parts; the last part is smaller. Code that takes `any_size` gets a size known at run time; otherwise each
     size has code of its own.
     """
-    if count == 1 or full == last:
-        yield last if isinstance(last, int) else code.integer(last) if any_size else int(last)
+    if not (any_size and is_number(count)) and (count == 1 or full == last):
+        yield int(last)
         return
     if any_size:
         yield _pick(code, number, count, full, last)
@@ -254,8 +263,6 @@ def _sizes(code: Code, number: Bound, count: int, full: int, last: int, *, any_s
 
 def _pick(code: Code, number: Bound, count: int, full: int, last: int) -> Bound:
     """Returns the size of a part, the last of which is smaller."""
-    if count == 1 or full == last:
-        return last
     is_last = code.compare("eq", code.integer(number), code.integer(count - 1))
     return code.select(is_last, code.integer(last), code.integer(full))
 
