@@ -31,7 +31,8 @@ class Context(NamedTuple):
     graph records a function's commands; "unspecialised" where functions run as they are, since nothing will be alike or a test
     wants it; a dynamic graph that records nothing stands for itself), `device` the interpreter of the device on which commands
     without operands run (none: of the CPU), `program` the options of the compiled function that is being traced, `call` its call,
-    `axes` the named axes over which functions are mapped, outermost first.
+    `axes` the named axes over which functions are mapped, outermost first, `dual` the level of the outermost derivative that is
+    being taken of the commands that run (0: none).
     """
 
     staging: Any = None
@@ -46,6 +47,7 @@ class Context(NamedTuple):
     program: Options | None = None
     call: Any = None
     axes: tuple[Any, ...] = ()
+    dual: int = 0
 
 
 # Returns a block within which commands without operands run where the arguments of a function are. Empty until a device other than

@@ -14,7 +14,7 @@ from nnc.commands.rules import check_dtype
 from nnc.graph import spec_of
 from nnc.numpy import elementwise as el
 from nnc.numpy.wide import in_float64, keep, polynomial
-from nnc.trace.core.custom import custom_jvp
+from nnc.trace.core.custom import elementwise_jvp
 from nnc.typing import ArrayLike
 
 __all__ = ["i0", "i0e", "i1", "i1e", "sinc"]
@@ -96,7 +96,7 @@ def sinc(x: ArrayLike, /) -> Array:
 
 
 def _modified(n: int, x: Array) -> Array:
-    @custom_jvp
+    @elementwise_jvp
     def function(x: Array) -> Array:
         scaled = commands.i0e(x) if n == 0 else commands.i1e(x) if n == 1 else commands.ine(x, n=n)
         root = el.exp(0.5 * abs(x))  # the result overflows later than e^|x|
@@ -127,7 +127,7 @@ def spherical_bessel(n: int, x: Array, in_half_turns: bool = False) -> Array:
         in_half_turns: x is multiplied by π; j_0 is 0 at whole numbers.
     """
 
-    @custom_jvp
+    @elementwise_jvp
     def function(x: Array) -> Array:
         y = x * math.pi if in_half_turns else x
         near = abs(y) < n + 2

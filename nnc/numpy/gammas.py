@@ -10,7 +10,7 @@ from nnc.commands.special import lgamma as lgamma_command
 from nnc.commands.special import polygamma as polygamma_command
 from nnc.numpy import elementwise as el
 from nnc.numpy.wide import keep, polynomial
-from nnc.trace.core.custom import custom_jvp
+from nnc.trace.core.custom import elementwise_jvp
 
 # (1 / Γ(1 + t) - 1) / t on |t| <= ½; 2^-55.7
 _RECIPROCAL = (
@@ -66,7 +66,7 @@ def gamma_factors(x: Array) -> tuple[Array, Array]:
     return el.where(low, near, power * el.exp(-z) * (_ROOT_TWO_PI * el.exp(stirling(z)))), el.where(low, 1.0, power)
 
 
-@custom_jvp
+@elementwise_jvp
 def gamma_positive(x: Array) -> Array:
     """Γ(x) for x > 0, to 10 units in the last place."""
     first, second = gamma_factors(x)

@@ -15,7 +15,7 @@ from nnc.graph import Kernel, add_kernel, command, reference, register
 from nnc.graph.registry import batch
 from nnc.graph.rules import Derivative, Rules
 from nnc.testing import fuzz
-from nnc.testing.fuzz.check import _meets_infinities, check
+from nnc.testing.fuzz.check import _meets_infinities, _transforms_infinities, check
 from nnc.testing.fuzz.generate import generate
 from nnc.testing.fuzz.modes import MODES, Mode
 from nnc.testing.fuzz.offers import all_offers
@@ -399,3 +399,14 @@ def test_infinities_that_cancel_in_a_backward_pass_are_not_held_against_columns(
     cancels = subject(zero, Step("c", "nnp.cbrt({0})", (Ref("b"),)))
     assert check(cancels, mode) is None and _meets_infinities(cancels, mode)
     assert not _meets_infinities(subject(zero, Step("c", "nnp.exp({0})", (Ref("b"),))), mode)
+
+
+def test_infinities_in_fourier_transforms_are_not_held_against_another_order_of_sums() -> None:
+    def found(call: str, kind: str) -> bool:
+        body = Block(("a",), (Step("b", call, (Ref("a"),)),), ("b",))
+        subject = Subject.of(Program((Input("a", (16,), "float32", kind),), body))
+        assert subject is not None
+        return _transforms_infinities(subject)
+
+    assert found("nnp.fft.fft", "special") and found("nnp.fft.rfft", "special")
+    assert not found("nnp.fft.fft", "uniform") and not found("nnp.exp", "special")

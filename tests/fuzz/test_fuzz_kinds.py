@@ -19,11 +19,12 @@ from nnc.testing.fuzz.generate import MAKERS, Generator, generate
 from nnc.testing.fuzz.modes import MODES, Mode
 from nnc.testing.fuzz.offers import all_offers
 from nnc.testing.fuzz.plain import Plain
-from nnc.testing.fuzz.program import Block, Function, Program, Ref, Step, program_source
+from nnc.testing.fuzz.program import Block, Function, Program, Ref, Step, program_source, walk
 from nnc.testing.fuzz.report import as_test
 from nnc.testing.fuzz.subject import Subject, namespace
 from nnc.testing.fuzz.values import Input
 from nnc.testing.fuzz.wild import SEEN
+from nnc.trace.core.custom_rules import VjpRule
 
 KINDS = (
     "axis_name='i'",
@@ -98,6 +99,30 @@ def test_a_rule_under_an_axis_that_counts_twice_is_found() -> None:
 
     assert check(whole, Mode("eager vjp", twice, vjp.source)) is not None
     assert check(whole, vjp) is None
+
+
+def test_generated_rules_within_axes_read_shared_values_and_their_places() -> None:
+    offers, shared, places = all_offers(), 0, 0
+    for i in range(0, 900, 15):
+        program = generate((11, i), offers)
+        for step in walk(program.body.steps):
+            if "axis_name=" not in step.call:
+                continue
+            rules = [inner for inner in walk(step.blocks[0].steps) if "nnc.custom_" in inner.call]
+            shared += sum(not step.reads.isdisjoint(inner.reads) for inner in rules)
+            places += sum("1 + nnc.axis_index" in x.call for inner in rules for b in inner.blocks for x in b.steps)
+    assert shared > 3 and places > 3
+
+
+def test_a_rule_whose_places_have_cotangents_of_their_own_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    body = Block(("x",), (Step("y", rule("3 * ct * w") + "({0}) * {1}", (Ref("w"), Ref("x"))),), ("y",))
+    step = Step(("r",), "nnc.vmap({0}, axis_name='i')({1})", (Function(0), Ref("v")), (), (body,))
+    inputs = (Input("w", (), "float64", "uniform", 1), Input("v", (3,), "float64", "uniform", 2))
+    assert check(subject(inputs, step), mode("vjp")) is None
+    every = lambda self, batched, count: [*batched[:1], *[True] * (count - 1), *batched[count:]]
+    monkeypatch.setattr(VjpRule, "batched_arguments", every)
+    found = check(subject(inputs, step), mode("vjp"))
+    assert found is not None and found.kind == "value"
 
 
 def test_an_axis_that_is_taken_for_another_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from nnc.numpy.gammas import gamma_factors, log_beta_of_all
 from nnc.numpy.special import betaln, gammaln
 from nnc.numpy.wide import in_float64, keep, slope
 from nnc.scipy.special.pieces import sin_pi
-from nnc.trace.core.custom import custom_jvp
+from nnc.trace.core.custom import custom_jvp, elementwise_jvp
 from nnc.typing import ArrayLike
 
 __all__ = ["beta", "gamma", "gammasgn"]
@@ -21,7 +21,7 @@ __all__ = ["beta", "gamma", "gammasgn"]
 _LARGE = 170.0  # below which Γ is finite
 
 
-@custom_jvp
+@elementwise_jvp
 def _gamma(x: Array) -> Array:
     size = abs(x)
     first, second = gamma_factors(el.where(el.equal(size, 0), 1.0, size))

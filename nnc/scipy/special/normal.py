@@ -12,7 +12,7 @@ from nnc.commands.special import erfc as erfc_command
 from nnc.numpy import elementwise as el
 from nnc.numpy.wide import in_float64, keep, polynomial
 from nnc.scipy.special.pieces import exp_sum, product
-from nnc.trace.core.custom import custom_jvp
+from nnc.trace.core.custom import elementwise_jvp
 from nnc.typing import ArrayLike
 
 __all__ = ["erfcx", "log_ndtr", "ndtr", "ndtri"]
@@ -63,7 +63,7 @@ def erfcx(x: ArrayLike, /) -> Array:
     return in_float64("erfcx", scaled_erfc, x)
 
 
-@custom_jvp
+@elementwise_jvp
 def _ndtr(x: Array) -> Array:
     """For |x| < 1 by erf, beyond by the scaled complement, so that the rounding of x² does not grow with the tail."""
     near, size = abs(x) < 1, abs(x)
@@ -72,7 +72,7 @@ def _ndtr(x: Array) -> Array:
     return el.where(near, centre, el.where(x < 0, tail, 1 - tail))
 
 
-@custom_jvp
+@elementwise_jvp
 def _density(x: Array) -> Array:
     return exp_square(x, -0.5) / math.sqrt(2 * math.pi)
 
@@ -95,7 +95,7 @@ def ndtr(x: ArrayLike, /) -> Array:
     return in_float64("ndtr", _ndtr, x)
 
 
-@custom_jvp
+@elementwise_jvp
 def _log_ndtr(x: Array) -> Array:
     low = x < -1
     left, right = keep(low, x, -1.0), keep(~low, x, 0.0)
@@ -133,7 +133,7 @@ def log_ndtr(x: ArrayLike, /) -> Array:
     return in_float64("log_ndtr", _log_ndtr, x)
 
 
-@custom_jvp
+@elementwise_jvp
 def _ndtri(p: Array) -> Array:
     """Wichura, "Algorithm AS 241: the percentage points of the normal distribution" (1988): three ratios of polynomials."""
     q = p - 0.5
@@ -154,7 +154,7 @@ def _ndtri(p: Array) -> Array:
     return el.where(central, middle, el.where(q < 0, -tail, tail))
 
 
-@custom_jvp
+@elementwise_jvp
 def _reciprocal_density(p: Array) -> Array:
     """1 / φ(x) at the quantile x of p, by the scaled complement: exp(x² / 2) would lose digits in the tails."""
     x = _ndtri(p)

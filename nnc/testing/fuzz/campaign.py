@@ -146,14 +146,13 @@ def run_program(
 
 
 def _drawn_modes(settings: Settings, index: int, subject: Subject) -> list[Mode]:
-    """Some of the modes that fit a program; where it has derivative rules of its own, one of them differentiates it."""
+    """Some of the modes that fit a program; where it has derivative rules of its own, all but one differentiate it."""
     fitting = [mode for mode in settings.chosen_modes() if mode.applies(subject)]
     rng = random.Random(f"{settings.seed} {index}")
     found = rng.sample(fitting, min(MODES_EACH, len(fitting)))
     deriving = [mode for mode in fitting if mode.name not in FORWARD]
-    has_rules = any("custom_" in call for call in subject.program.calls())
-    if has_rules and deriving and not any(mode in deriving for mode in found):
-        found[0] = rng.choice(deriving)
+    if any("custom_" in call for call in subject.program.calls()):
+        found[1:] = rng.sample(deriving, min(MODES_EACH - 1, len(deriving))) or found[1:]
     return found
 
 

@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
+import nnc
 from nnc.base import dtypes
 from nnc.graph import TensorSpec
 from nnc.testing.fuzz.control import grown
@@ -23,8 +26,12 @@ def is_smooth(spec: TensorSpec) -> bool:
 
 
 def _operands(g: Any) -> list[Ref]:
-    """Floats of one dtype, and perhaps an operand that has no derivative."""
-    first = g.pick(is_smooth)
+    """Floats of one dtype, and perhaps an operand that has no derivative.
+
+    Within named axes, operands that are the same at all places are as likely as the latest.
+    """
+    common = [name for name in g.visible if name in g.common and is_smooth(g.scope[name].spec)] if g.axes else []
+    first = Ref(g.rng.choice(common)) if common and g.rng.random() < 0.5 else g.pick(is_smooth)
     if not is_smooth(g.spec(first)):
         return []
     dtype = g.spec(first).dtype
@@ -53,6 +60,16 @@ def _like(g: Any, expression: str, args: tuple[Any, ...], like: str) -> Step:
     start = f"nnp.zeros_like({{{n}}}) +" if g.rng.random() < 0.5 else f"{{{n}}} *"
     text = f"{start} ({expression}).astype({{{n}}}.dtype)"
     return Step(g.name(), text, (*args, Ref(like)))
+
+
+def _places(g: Any, steps: list[Step], chance: float = 0.5) -> list[str]:
+    """Adds the number of the place along a named axis, from 1 on, to the steps of a rule; the names of such numbers."""
+    if not g.axes or g.rng.random() >= chance:
+        return []
+    name = str(g.name())
+    g.scope[name] = nnc.asarray(np.int32(1))
+    steps.append(Step(name, "1 + nnc.axis_index({0})", (g.rng.choice(list(g.axes)),)))
+    return [name]
 
 
 def _fresh(g: Any, params: Sequence[str], steps: Sequence[Step], results: Sequence[str]) -> tuple[Any, Any, Any]:
@@ -116,14 +133,16 @@ def custom_vjp(g: Any) -> Step | None:
     tree, static = g.rng.random() < 0.4, g.rng.random() < 0.3
     number = [_static(g, steps, results)] if static else []
     again, forward, outs = _fresh(g, params, steps, results)
-    residuals = [*again, *outs]
+    places = _places(g, forward)  # by references the backward rule runs when the rows are gone
+    residuals = [*again, *outs, *places]
     kept, cts = [g.name() for _ in residuals], [g.name() for _ in outs]
     backward = []
     for name in kept[: len(params)]:
         scale = g.rng.choice(_LINEAR_SCALES if g.is_mapped else _SCALES)
         ct = g.rng.choice(cts)
         text = scale if "{0}" in scale else f"{scale} * nnp.sum({{0}})"
-        backward.append(_like(g, text, (Ref(ct),), name))
+        factors = (Ref(ct), *map(Ref, kept[len(residuals) - len(places) :]))
+        backward.append(_like(g, f"{text} * {{1}}" if places else text, factors, name))
     found = tuple(step.results for step in backward)
     blocks = (
         Block((*number, *_packed(params, tree)), tuple(steps), tuple(results)),
@@ -146,15 +165,17 @@ def custom_jvp(g: Any) -> Step | None:
     number = [_static(g, steps, results)] if static else []
     again, primal, outs = _fresh(g, params, steps, results)
     tangents = [g.name() for _ in again]
+    places = _places(g, primal)
     moved = []
     for out in outs:
         at = g.rng.randrange(len(again))
         if g.scope[out].spec == g.scope[again[at]].spec and g.rng.random() < 0.7:
-            moved.append(Step(g.name(), "{0} * {1}", (Ref(tangents[at]), Ref(again[at]))))
+            text = "{0} * {1} * {2}.astype({0}.dtype)" if places else "{0} * {1}"
+            moved.append(Step(g.name(), text, (Ref(tangents[at]), Ref(again[at]), *map(Ref, places))))
         else:
-            text = g.rng.choice(_LINEAR)
+            text = g.rng.choice(_LINEAR) + (" * {3}" if places else "")
             scaled = "nnp.zeros_like({2}) + (" + text + ").astype({2}.dtype)"
-            moved.append(Step(g.name(), scaled, (Ref(tangents[at]), Ref(again[at]), Ref(out))))
+            moved.append(Step(g.name(), scaled, (Ref(tangents[at]), Ref(again[at]), Ref(out), *map(Ref, places))))
     found = tuple(step.results for step in moved)
     rule = Block((*number, _packed(again, tree), _packed(tangents, tree)), (*primal, *moved), (tuple(outs), found))
     blocks = (Block((*number, *_packed(params, tree)), tuple(steps), tuple(results)), rule)

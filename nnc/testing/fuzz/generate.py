@@ -22,7 +22,7 @@ from nnc.testing.fuzz.derived import second_derivative
 from nnc.testing.fuzz.named import collective_offers, named
 from nnc.testing.fuzz.offer import Offer
 from nnc.testing.fuzz.plain import Plain
-from nnc.testing.fuzz.program import Program, Ref, Step, rename, rename_names, step_source
+from nnc.testing.fuzz.program import Program, Ref, Step, rename, rename_names, step_source, walk
 from nnc.testing.fuzz.reference import by_reference, largest_number
 from nnc.testing.fuzz.settings import DTYPES, SHORT, SIZES
 from nnc.testing.fuzz.subject import namespace
@@ -269,8 +269,8 @@ class Generator:
         return step
 
     def _is_traceable(self, step: Step) -> bool:
-        """Whether the shapes of results do not depend on values: nnc says so, where they do. A loop of an offer that nnc refuses
-        though references run it is taken, and found.
+        """Whether the shapes of results do not depend on values: nnc says so, where they do. A loop of an offer and a rule whose
+        shapes nnc refuses though references run them are taken, and found.
         """
         reads = sorted(name for name in step.reads if name in self.scope)
         source = step_source(step)
@@ -286,7 +286,7 @@ class Generator:
         try:
             nnc.eval_shape(function, *[self.scope[name] for name in reads])
         except ShapeError:
-            return "nnc.scan(lambda" in step.call
+            return "nnc.scan(lambda" in step.call or any("nnc.custom_" in inner.call for inner in walk([step]))
         except NncError:
             return False
         return True
@@ -336,7 +336,7 @@ def generate(seed: Sequence[int], offers: Sequence[Offer], first: Sequence[Offer
     g.offers = offers
     steps += g.burst() if rng.random() < 0.3 else []
     steps += g.steps(rng.randint(0, 8))
-    last = g.forced("named") if rng.random() < 0.1 else None
+    last = g.forced("named") if rng.random() < 0.15 else None
     steps += [last] if last is not None else []
     made = [name for step in steps for name in step.defines]
     made = [name for name in made if name in g.visible] or [g.inputs[0].name]

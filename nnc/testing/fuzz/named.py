@@ -47,7 +47,7 @@ def named(g: Any) -> Step | None:
         g.common = set(g.visible)
     with within(g, {**g.axes, name: size}):
         params, steps = grown(g, values, share=0.9, most=4)
-        with_rule = g.forced("custom") if g.rng.random() < 0.5 else None
+        with_rule = g.forced("custom") if g.rng.random() < 0.7 else None
         steps += [with_rule] if with_rule is not None else []
         inner = g.forced("named") if g.rng.random() < 0.5 else None
         steps += [inner] if inner is not None else []

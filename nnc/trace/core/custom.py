@@ -54,6 +54,7 @@ class _Custom(Generic[P, R_co]):
     """A function whose derivative the user gives. `nondiff_argnums` are handed to the rules first, as they are."""
 
     transform = ""
+    is_elementwise = False
 
     def __init__(self, fun: Callable[P, R_co], nondiff_argnums: int | Sequence[int] = ()) -> None:
         check_callable(fun, f"nnc.{self.transform}")
@@ -107,7 +108,7 @@ class _Custom(Generic[P, R_co]):
         place = Place(self, axes)
         if axes:  # the rules may run when the axes are gone, for all places at once
             leaves = [*(axis.index for axis in axes), *leaves]
-        if isinstance(top, DualTrace):
+        if isinstance(top, DualTrace) and not (self.is_elementwise and any(getattr(x, "origin", None) for x in leaves)):
             rule = rule.within(place, over) if axes else rule
             pairs = [top.split(x) for x in leaves]
             outputs, moved = rule([p for p, _ in pairs], [t for _, t in pairs])
@@ -234,7 +235,13 @@ class custom_jvp(_Custom[P, R_co]):  # noqa: N801  (a decorator)
             moved = [_fit(where, "the tangent", t, "the result", x) for t, x in pairs]
             return outputs, [t if is_differentiable(x.spec) else None for x, t in zip(outputs, moved, strict=True)]
 
-        return JvpRule(push)
+        return JvpRule(push, is_elementwise=self.is_elementwise)
+
+
+class elementwise_jvp(custom_jvp[P, R_co]):  # noqa: N801  (a decorator)
+    """A custom_jvp of one array, whose elements are computed one by one: it may be a smooth function of a root."""
+
+    is_elementwise = True
 
 
 class custom_vjp(_Custom[P, R_co]):  # noqa: N801  (a decorator)

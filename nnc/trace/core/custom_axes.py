@@ -79,7 +79,9 @@ class Place:
 
         staged, found, weak = self._trace(given, operands, over, is_rule, probes)
         whole = union([*over, entry])
-        wanted = settle([whole if alone else axes for axes, alone in zip(found, _constants(staged), strict=True)])
+        wanted = settle(
+            [union([axes, whole]) if alone else axes for axes, alone in zip(found, _constants(staged), strict=True)]
+        )
         if wanted != self._of_graph(staged, over):
             graph, captured = staged.graph, staged.captured
 

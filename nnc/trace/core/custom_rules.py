@@ -61,6 +61,7 @@ class JvpRule:
 
     push: Push
     along: RuleAxes = RuleAxes()
+    is_elementwise: bool = False
 
     def __call__(self, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         """Outputs and their tangents."""
@@ -76,7 +77,7 @@ class JvpRule:
             results = traced.evaluate(operands)
             return results[:count], fill(results[count:], moving)
 
-        return JvpRule(push, RuleAxes.of(place, over, outputs))
+        return JvpRule(push, RuleAxes.of(place, over, outputs), self.is_elementwise and not place.axes)
 
     def settled(self, place: Place, operands: Sequence[Any], over: Varying, found: Varying) -> list[Axes | None]:
         """Returns the axes over which outputs vary, where those of the function itself vary over `found`: a tangent may vary
@@ -142,7 +143,7 @@ class JvpRule:
             results = _rows(size, *found, [*same, *compress(same, moving)])
             return results[:count], fill(results[count:], moving)
 
-        return JvpRule(push, self.along)
+        return JvpRule(push, self.along, self.is_elementwise)
 
     def batched_arguments(self, batched: Sequence[bool], count: int) -> list[bool]:
         """Which operands have the batch axis."""

@@ -13,17 +13,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nnc.array.array import as_value
+from nnc.array.array import Array, as_value
 from nnc.array.promote import with_weakness
 from nnc.base import dtypes
 from nnc.base.context import get_context, new_level, set_context
 from nnc.base.source import SourceLine, user_source
+from nnc.commands.rules import add_tangents, root_of
 from nnc.errors import UnsupportedError, user_error
 from nnc.graph import Command, Graph, TensorSpec, bind, spec_of
-from nnc.graph.registry import derivative
+from nnc.graph.registry import derivative, effect
 from nnc.trace.core.axes import Axes, align, varying_over
 from nnc.trace.core.backward import fill, fill_cotangents, push_graph
-from nnc.trace.core.curves import base_of, curve, is_nested
+from nnc.trace.core.curves import base_of, bend, is_nested, missing_of_dot, with_missing
 from nnc.trace.core.powers import WATCHED, Operand, Origin, Root, Roots
 from nnc.trace.core.square_roots import bind_with_squares
 from nnc.trace.core.staging import Staged, StagingTrace
@@ -31,11 +32,13 @@ from nnc.trace.core.tracer import Tracer
 
 NDArray = np.ndarray[Any, Any]
 
+_FEW = 256  # elements of a constant that is compared with others: those of formulas
+
 
 class DualTracer(Tracer):
-    """A value of the enclosing level and its tangent; `origin` tells of roots and powers."""
+    """A value of the enclosing level and its tangent; `origin` tells of roots and powers, `number` of equal values."""
 
-    __slots__ = ("origin", "primal", "tangent")
+    __slots__ = ("number", "origin", "primal", "tangent")
 
     def __init__(
         self, trace: DualTrace, primal: Any, tangent: Any, source: SourceLine | None, weak: dtypes.Weakness = False
@@ -43,6 +46,7 @@ class DualTracer(Tracer):
         self.owner, self.spec, self.source, self.weak = trace, primal.spec, source, weak
         self.primal, self.tangent = primal, tangent
         self.origin: Origin = None
+        self.number: Any = None
 
     def as_weak(self, weak: dtypes.Weakness = True) -> Any:
         """The same value, of which commands take the primal's weakness."""
@@ -69,10 +73,17 @@ class DualTrace:
 
     def __init__(self, level: int, linear: StagingTrace | None) -> None:
         self.level, self.linear = level, linear
+        self.dual = get_context().dual  # the level of the outermost derivative around this one
         self.alive = True
+        self.numbers: dict[Any, Any] = {}  # of values, by their commands and the numbers of operands
 
     def split(self, value: Any) -> tuple[Any, Any]:
         """Primal and tangent of a value of this or an enclosing level."""
+        primal, tangent = self._split(value)
+        return primal, tangent if tangent is None or value.origin is None else with_missing(tangent, value.origin)
+
+    def _split(self, value: Any) -> tuple[Any, Any]:
+        """Primal and tangent by the chain rule, which lacks the curvature of roots at 0."""
         if isinstance(value, DualTracer) and value.owner is self:
             return value.primal, value.tangent
         return as_value(value), None
@@ -81,7 +92,7 @@ class DualTrace:
         self, command: Command, args: Sequence[Any], params: dict[str, Any], graphs: tuple[Graph, ...]
     ) -> Sequence[Any]:
         """Runs a command on primals and pushes the tangents through its rule."""
-        pairs = [self.split(arg) for arg in args]
+        pairs = [self._split(arg) for arg in args]
         primals, tangents = tuple([p for p, _ in pairs]), tuple([t for _, t in pairs])
         origins = [arg.origin if type(arg) is DualTracer and arg.owner is self else None for arg in args]
         if graphs:
@@ -90,23 +101,35 @@ class DualTrace:
             if results is not None:
                 return results
         roots: Roots | None = None
+        base: Operand | None = None
+        is_again = False
         if command in WATCHED or any(origins):
-            roots = Roots(command, tuple(map(Operand, primals, tangents, origins)), params)
+            numbers = [self._number(arg) for arg in args]
+            roots = Roots(command, tuple(map(Operand, primals, tangents, origins, numbers)), params, graphs)
+            is_again = any(origins) and any(is_nested(x, self.dual) for x in primals)
+            base = base_of(roots) if is_again else None
+            if is_again and base is None:
+                tangents = tuple([self.split(arg)[1] for arg in args])
+                roots = roots._replace(operands=tuple(map(Operand, primals, tangents, origins, numbers)))
         source = get_context().source
-        if source is not None:
+        if source is not None and not graphs:
             outputs, out_tangents, is_smooth = self._push(command, primals, tangents, params, graphs, roots)
         else:
-            source = user_source()
-            with set_context(source=source):
+            source = source or user_source()
+            within = self.dual if graphs and any(is_nested(x, self.dual) for x in primals) else 0
+            with set_context(source=source, dual=within):
                 outputs, out_tangents, is_smooth = self._push(command, primals, tangents, params, graphs, roots)
         origin: Origin = None
         if roots is not None and outputs:
-            origin, tangent = roots.origin(), out_tangents[0]
-            may_be_curve = tangent is not None and not isinstance(origin, Root) and any(map(is_nested, primals))
-            base = base_of(roots, outputs[0]) if may_be_curve else None
-            if base is not None:
-                tangent, origin = curve(roots, base, outputs[0], tangent, is_smooth)
-                out_tangents = [tangent]
+            origin = roots.origin()
+            if base is not None and out_tangents[0] is not None:
+                bent = bend(roots, base, origin, outputs[0], is_smooth)
+                if command in root_of:  # from here on a function of itself
+                    out_tangents = [with_missing(out_tangents[0], bent)]
+                else:
+                    origin = bent
+            elif is_again and out_tangents[0] is not None:
+                out_tangents = [add_tangents(out_tangents[0], missing_of_dot(roots)), *out_tangents[1:]]
         results = [
             x
             if t is None or not dtypes.is_inexact(spec_of(x).dtype)
@@ -115,7 +138,30 @@ class DualTrace:
         ]
         if origin is not None and type(results[0]) is DualTracer:
             results[0].origin = origin
+        if self.dual and not graphs and command not in effect:
+            self._count(command, args, params, results)
         return results
+
+    def _number(self, value: Any) -> Any:
+        """Returns an object that equal operands share; None where values are not numbered."""
+        if not self.dual:
+            return None
+        if isinstance(value, DualTracer) and value.owner is self:
+            if value.number is None:
+                value.number = object()
+            return value.number
+        value = as_value(value)
+        is_small = type(value) is Array and value.spec.size <= _FEW
+        key = (value.spec, value.data.tobytes()) if is_small else id(value)
+        return self.numbers.setdefault(key, (value, object()))[1]  # holds the value, so that no other gets its id
+
+    def _count(self, command: Command, args: Sequence[Any], params: dict[str, Any], results: Sequence[Any]) -> None:
+        """Gives the results the numbers that results of an equal computation have."""
+        key = (command, *map(self._number, args), *params.items())
+        known = self.numbers.setdefault(key, [object() for _ in results])
+        for x, number in zip(results, known, strict=True):
+            if type(x) is DualTracer:
+                x.number = number
 
     def _push(
         self, command: Command, primals: tuple[Any, ...], tangents: tuple[Any, ...], params: dict[str, Any],
@@ -162,7 +208,7 @@ def run_jvp(
     """Values and tangents of a flat function; a tangent that is None is zero."""
     trace = _dual_trace(new_level(), None)
     try:
-        with set_context(level=trace.level):
+        with set_context(level=trace.level, dual=trace.dual or trace.level):
             outputs = fun(*[_dual(trace, p, t) for p, t in zip(primals, tangents, strict=True)])
             pairs = [trace.split(x) for x in outputs]
     finally:
@@ -210,7 +256,7 @@ def run_linearize(
     trace = _dual_trace(level, linear)
     values = [as_value(p) for p in primals]
     try:
-        with set_context(level=linear.level):
+        with set_context(level=linear.level, dual=trace.dual or trace.level):
             seeds = [linear.input(v.spec) if on else None for v, on in zip(values, active, strict=True)]
             outputs = fun(*[_dual(trace, v, t) for v, t in zip(values, seeds, strict=True)])
             pairs = [trace.split(x) for x in outputs]

@@ -23,7 +23,7 @@ from nnc.commands.reduce import reduce_sum
 from nnc.commands.rules import Gathered, add_tangents, root_of
 from nnc.commands.special import erf
 from nnc.commands.trigonometry import asin, asinh, atan, atanh, cos, cosh, hypot, sin, sinh, tan, tanh
-from nnc.graph import Command, Node, bind
+from nnc.graph import Command, Graph, Node, bind
 from nnc.graph.registry import alias, derivative, joined
 
 _finfo: Any = ml_dtypes.finfo  # which knows bfloat16, too
@@ -37,12 +37,14 @@ class Root(NamedTuple):
         n: the exponent of the power.
         tangent: returns the tangent of the n-th power, None where it is zero.
         line: another root of which this one is an odd function, and a function that returns their quotient at 0; None: itself.
+        curve: the same value as a function of that root, where it is not a multiple of it.
     """
 
     made: Roots
     n: int
     tangent: Callable[[], Any]
     line: tuple[Operand, Callable[[], Any]] | None = None
+    curve: Curve | None = None
 
 
 class Power(NamedTuple):
@@ -66,12 +68,14 @@ class Curve(NamedTuple):
         base: the root.
         slopes: returns the first and the second derivative along the root.
         part: returns the factor of the tangent of the root's square in the tangent at 0.
+        missing: returns the part that the tangent lacks at 0; None: nothing.
     """
 
     made: Roots
     base: Operand
     slopes: Callable[[], tuple[Any, Any]]
     part: Callable[[], Any]
+    missing: Callable[[], Any] | None = None
 
 
 Origin = Root | Power | Sum | Curve | None
@@ -79,15 +83,18 @@ Origin = Root | Power | Sum | Curve | None
 
 
 class Operand(NamedTuple):
-    """An operand of a command: its primal, its tangent (None: zero) and its origin."""
+    """An operand of a command: its primal, its tangent (None: zero), its origin, and a number that equal computations share."""
 
     primal: Any
     tangent: Any
     origin: Origin = None
+    number: Any = None
 
     def equals(self, other: Operand) -> bool:
         """Whether two operands are known to be one value, or to be computed by the same commands of the same values."""
         if self.primal is other.primal and self.tangent is other.tangent:  # a constant copy has no tangent
+            return True
+        if self.number is not None and self.number == other.number:
             return True
         return self.origin is not None and other.origin is not None and self.origin.made.equals(other.origin.made)
 
@@ -113,6 +120,7 @@ class Roots(NamedTuple):
     command: Command
     operands: tuple[Operand, ...]
     params: Mapping[str, Any]
+    graphs: tuple[Graph, ...] = ()
 
     def equals(self, other: Roots) -> bool:
         """Whether these are the same commands of the same values."""
@@ -128,6 +136,31 @@ class Roots(NamedTuple):
             return int(self.params["exponent"])
         is_square = self.command is ew.mul and self.operands[0].equals(self.operands[1])
         return 2 if self.command is ew.square or is_square else 0
+
+    @property
+    def moves(self) -> bool:
+        """Whether the command moves elements, or rounds them; other operands than the first are indices."""
+        return _rule_of(self.command, len(self.operands)) is _move
+
+    @property
+    def is_paired_dot(self) -> bool:
+        """Whether the result is a sum of products of elements in equal places."""
+        if self.command is not dot:
+            return False
+        contract, batch = self.params["contract"], self.params.get("batch", ((), ()))
+        is_paired = contract[0] == contract[1] and batch[0] == batch[1]
+        return bool(is_paired) and len(contract[0]) + len(batch[0]) == max(x.primal.spec.ndim for x in self.operands)
+
+    def move(self, x: Any) -> Any:
+        """Returns the result for another first operand."""
+        return bind(self.command, [x, *(y.primal for y in self.operands[1:])], dict(self.params), ())[0]
+
+    def moved(self, base: Operand) -> Operand:
+        """Returns the root whose functions the moved elements of functions of `base` are."""
+        square = base.origin.tangent if isinstance(base.origin, Root) else lambda: None
+        made = self._replace(operands=(base, *self.operands[1:]))
+        rule = cache(lambda: None if square() is None else self.move(square()))
+        return Operand(self.move(base.primal), None, Root(made, 2, rule))
 
     def tangent(self, output: Any) -> Any:
         """Returns the tangent of the result, where it is a power of a root or a root of a power; NotImplemented elsewhere."""
@@ -151,11 +184,9 @@ class Roots(NamedTuple):
 
     def _tangent_of_dot(self) -> Any:
         """Returns the tangent of a sum of products of elements in equal places, as those of a vector by itself are."""
-        x, y = self.operands
-        contract, batch = self.params["contract"], self.params.get("batch", ((), ()))
-        is_paired = contract[0] == contract[1] and batch[0] == batch[1]
-        if not is_paired or len(contract[0]) + len(batch[0]) < max(x.primal.spec.ndim, y.primal.spec.ndim):
+        if not self.is_paired_dot:
             return NotImplemented
+        x, y = self.operands
         products = _tangent_of_product(x, y)
         if products is NotImplemented:
             return NotImplemented
@@ -191,6 +222,8 @@ class Roots(NamedTuple):
         if not isinstance(x.origin, Root) or any(isinstance(y.origin, Root) for y in others):
             return None
         base, quotient = x.line()
+        if self.moves:
+            return None if base is x else (self.moved(base), lambda: self.move(quotient()))
         if self.command in _ODD:
             return base, lambda: quotient() * _ODD[self.command]
         if self.command is ew.neg:
@@ -269,9 +302,8 @@ def keeps_roots(node: Node) -> bool:
 
 def _move(roots: Roots, n: int) -> Any:
     """Returns the rule of commands that move elements, or round them; other operands are indices."""
-    x, *rest = roots.operands
-    t = x.power_tangent(n)
-    return None if t is None else bind(roots.command, [t, *(y.primal for y in rest)], dict(roots.params), ())[0]
+    t = roots.operands[0].power_tangent(n)
+    return None if t is None else roots.move(t)
 
 
 def _join(roots: Roots, n: int) -> Any:

@@ -20,6 +20,7 @@ from nnc.base.source import SourceLine, user_source
 from nnc.calls.specialise import exact_setting, set_layers
 from nnc.commands.shape import broadcast_to
 from nnc.graph import InlineGraph, Node, Symbol
+from nnc.trace.core.curves import is_nested
 from nnc.trace.core.dual import DualTrace, DualTracer
 from nnc.trace.core.specialised import is_plain, specialise
 from nnc.trace.core.staging import StagedTracer, StagingTrace
@@ -94,6 +95,7 @@ class _Site:
         if (
             x.origin is not None
             or not owner.alive
+            or is_nested(value, owner.dual)
             or linear is None
             or owner.level <= self.trace.level
             or (owner is not self.dual and self.dual is not None)

@@ -249,3 +249,28 @@ def test_rules_that_call_functions_of_the_next_order_end() -> None:
     np.testing.assert_allclose(
         np.asarray(nnc.value_and_grad(f)(W)), [49 * scipy.special.jvp(1, 3.0, n) for n in (0, 1)], rtol=1e-5
     )
+
+
+@RUN
+@KIND
+def test_a_constant_that_is_made_to_vary_is_not_summed(run: Callable[..., Any], kind: str) -> None:
+    constant = lambda names: nnc.pvary(nnp.full(2, 1.5), names)
+    for names, inner in (("i", False), (("i", "j"), True), ("j", True), ("i", True)):
+        function = lambda w: (constant(names), nnc.pmean(w, names), w)  # noqa: B023
+        if kind == "custom_vjp":
+            f = nnc.custom_vjp(function)
+            f.defvjp(lambda w: (f(w), w), lambda w, cts: (cts[0] * w + cts[1] + cts[2],))  # noqa: B023
+        else:
+            f = nnc.custom_jvp(function)
+            f.defjvp(lambda p, t: (f(*p), (t[0] * p[0], t[0], t[0])))  # noqa: B023
+
+        def mapped(w: Any) -> Any:
+            within = lambda x: over("j", lambda y: f(w), nnp.ones(3)) if inner else f(w)  # noqa: B023
+            return over("i", within, X)
+
+        w = nnp.asarray([3.0, 5.0])
+        found = run(mapped)(w)
+        np.testing.assert_array_equal(found[0], np.full(found[0].shape, 1.5), err_msg=str(names))
+        np.testing.assert_array_equal(found[1], np.broadcast_to(w, found[1].shape))
+        places = found[0].size // 2
+        np.testing.assert_array_equal(run(nnc.grad(lambda w: mapped(w)[0].sum()))(w), places * w, err_msg=str(names))

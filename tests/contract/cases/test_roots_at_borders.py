@@ -183,8 +183,110 @@ CURVES: dict[
     "square": (lambda r: (nnp.exp(r) - 1) ** 2, 2),
     "softplus": (lambda r: r + nnp.log1p(nnp.exp(-2 * r)), 1),
     "a root times a function": (lambda r: 2 * nnp.exp(-r) * (1 + r * nnp.exp(r)), 2),
-    "no smooth one": (lambda r: nnp.exp(-r), 0),
+    "along rays": (lambda r: nnp.exp(-r), 1),
 }
+FEW = ["Matern 3/2", "Wendland", "square", "softplus", "difference"]
+
+
+@pytest.mark.parametrize("around", AROUND)
+def test_functions_of_roots_from_elsewhere_that_bend_at_0(around: str) -> None:
+    for name in FEW:
+        smooth, want = CURVES[name]
+        for what, function in (
+            ("the root", lambda v: smooth(AROUND[around](nnp.linalg.norm)(v))),  # noqa: B023
+            ("all", lambda v: AROUND[around](lambda v: smooth(nnp.linalg.norm(v)))(v)),  # noqa: B023
+        ):
+            found = np.asarray(nnc.hessian(function)(f([0.0, 0.0])))
+            np.testing.assert_allclose(found, want * EYE, atol=1e-12, err_msg=f"{name}, {what}")
+
+
+@pytest.mark.parametrize("within", WITHIN)
+def test_functions_elsewhere_of_roots_that_bend_at_0(within: str) -> None:
+    for name in FEW:
+        smooth, want = CURVES[name]
+        found = nnc.hessian(lambda v: WITHIN[within](smooth, nnp.hypot(v[0], v[1])))(f([0.0, 0.0]))  # noqa: B023
+        np.testing.assert_allclose(np.asarray(found), want * EYE, atol=1e-12, err_msg=name)
+
+
+def _norm(v: Any) -> Any:
+    return nnp.linalg.norm(v)
+
+
+def _rows(v: Any) -> Any:
+    return nnp.linalg.norm(v[None], axis=1)
+
+
+def matern(r: Any) -> Any:
+    return (1 + r) * nnp.exp(-r)
+
+
+SUMS: dict[str, tuple[Fun, float]] = {  # slopes that cancel behind other commands than elementwise ones
+    "two sums": (lambda v: nnp.sum(nnp.exp(-_rows(v))) + nnp.sum(_rows(v) * nnp.exp(-_rows(v))), -1),
+    "broadcast": (lambda v: nnp.sum(nnp.exp(-_rows(v))[:, None] * (1 + _rows(v))[:, None] * nnp.ones(3)), -3),
+    "a multiple, broadcast": (lambda v: nnp.sum((1 + 2 * _rows(v))[:, None] * nnp.exp(-2 * _rows(v)[:, None])), -4),
+    "product of vectors": (lambda v: (1 + _rows(v)) @ nnp.exp(-_rows(v)), -1),
+    "einsum": (lambda v: nnp.einsum("i,i->", 1 + _rows(v), nnp.exp(-_rows(v))), -1),
+    "stack": (lambda v: nnp.stack([nnp.exp(-_norm(v)), _norm(v) * nnp.exp(-_norm(v))]).sum(), -1),
+    "cumsum": (lambda v: nnp.cumsum(nnp.stack([nnp.exp(-_norm(v)), _norm(v) * nnp.exp(-_norm(v))]))[1], -1),
+    "different roots": (lambda v: nnp.exp(-_norm(v)) + _norm(2 * v) / 2, 1),
+    "a root of the root": (lambda v: nnp.sqrt(1 + _norm(v)) - _norm(v) / 2, -0.25),
+    "a product": (lambda v: nnp.prod(matern(nnp.linalg.norm(nnp.stack([v, v]), axis=1))), -2),
+    "a polynomial": (lambda v: nnp.polyval(f([1.0, 2.0, 0.0, 1.0]), _norm(v)), 4),
+    "a power": (lambda v: (1 + _norm(v)) ** 2.5 - 2.5 * _norm(v), 3.75),
+    "complex": (lambda v: nnp.real(nnp.exp(1j * _norm(v))), -1),
+    "sinc": (lambda v: nnp.sinc(_norm(v)), -np.pi**2 / 3),
+    "i0": (lambda v: nnp.i0(_norm(v)), 0.5),
+    "a sum in a loop": (lambda v: nnc.fori_loop(0, 3, lambda i, c: c + matern(_norm(v)), f(0.0)), -3),
+    "slopes that cancel behind a loop": (
+        lambda v: nnc.fori_loop(0, 3, lambda i, c: c + nnp.exp(-_norm(v)), f(0.0)) + 3 * _norm(v), 3
+    ),
+    "rows of a loop": (lambda v: nnc.map(lambda x: matern(_norm(x - v)), f(np.zeros((3, 2)))).sum(), -3),
+    "mapped": (lambda v: nnc.vmap(lambda x: (1 + _norm(x)) * nnp.exp(-_norm(x)))(nnp.stack([v, v])).sum(), -2),
+    "a mask": (lambda v: nnp.where(_norm(v) < 1, matern(_norm(v)), 0.0), -1),
+    "behind a mask": (lambda v: nnp.where(_norm(v) > 0, matern(_norm(v)), 0.0), 0),
+    "a pole behind a mask": (lambda v: nnp.where(_norm(v) > 0, 1 / _norm(v), 0.0), 0),
+    "a pole": (lambda v: _norm(v) * nnp.log(_norm(v) + 1e-300) * 0 + _norm(v) ** 2, 2),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+@pytest.mark.parametrize("name", SUMS)
+def test_slopes_that_cancel_elsewhere_leave_the_second_derivative(name: str, compiled: bool) -> None:
+    function, want = SUMS[name]
+    hessian = nnc.hessian(function)
+    found = (nnc.compile(hessian) if compiled else hessian)(f([0.0, 0.0]))
+    np.testing.assert_allclose(np.asarray(found), want * EYE, atol=1e-9)
+
+
+INNER: dict[str, Callable[[Fun, Any], Any]] = {  # where a gradient is taken that is differentiated outside
+    "scan": lambda force, v: nnc.scan(lambda c, _: (c, force(c)), v, None, length=1)[1][0],
+    "fori_loop": lambda force, v: nnc.fori_loop(0, 1, lambda i, c: force(c), v),
+    "while_loop": lambda force, v: nnc.while_loop(lambda c: c[0] < 1, lambda c: (c[0] + 1, force(c[1])), (0, v))[1],
+    "checkpoint": lambda force, v: nnc.checkpoint(force)(v),
+    "cond": lambda force, v: nnc.cond(v[0] < 1, force, lambda v: v, v),
+    "compile": lambda force, v: nnc.compile(force)(v),
+}
+
+
+@pytest.mark.parametrize("derive", [nnc.jacfwd, nnc.jacrev], ids=["forward", "reverse"])
+@pytest.mark.parametrize("inner", INNER)
+def test_gradients_within_loops_are_differentiated_outside(inner: str, derive: Any) -> None:
+    force = nnc.grad(lambda v: matern(_norm(v)))
+    for run in (lambda g: g, nnc.compile):
+        found = run(derive(lambda v: INNER[inner](force, v)))(f([0.0, 0.0]))
+        np.testing.assert_allclose(np.asarray(found), -EYE, atol=1e-12)
+
+
+def test_first_derivatives_do_not_compute_the_second() -> None:
+    def loss(v: Any) -> Any:
+        return nnc.fori_loop(0, 3, lambda i, c: c + matern(_norm(v)), f(0.0)) + matern(_norm(v))
+
+    calls = [node.command.name for node in nnc.make_graph(nnc.grad(loss))(f([1.0, 2.0])).walk()]
+    assert "isfinite" not in calls
+    calls = [node.command.name for node in nnc.make_graph(nnc.hessian(loss))(f([1.0, 2.0])).walk()]
+    assert "isfinite" in calls
+
+
 WITH: dict[str, Callable[[Fun], Fun]] = {
     "hessian": nnc.hessian,
     "reverse over reverse": lambda f: nnc.jacrev(nnc.grad(f)),
@@ -202,7 +304,7 @@ def test_slopes_that_cancel_at_0_leave_the_second_derivative(kind: str, how: str
         function = lambda v: nnp.sum(smooth(ROOTS[kind](v)))  # noqa: B023
         np.testing.assert_array_equal(np.asarray(nnc.grad(function)(f([0.0, 0.0]))), 0)
         found = np.asarray(WITH[how](function)(f([0.0, 0.0])))
-        if kind == "sqrt" and (name == "no smooth one" or how == "forward over forward"):
+        if kind == "sqrt" and (name == "along rays" or how == "forward over forward"):
             assert not np.any(np.diag(found) == 0)  # infinite, or NaN: the slope of a square root is infinite at 0
         else:
             np.testing.assert_allclose(found, want * EYE, atol=1e-12, err_msg=name)
