@@ -13,6 +13,7 @@ from nnc.base.options import CPU, chosen_cpu
 from nnc.device.target import Products, Target
 
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+_ARM = ("aarch64", "arm64")  # families of processors with NEON, as Linux and macOS name them
 _UNITS = {"K": 1 << 10, "M": 1 << 20}
 
 
@@ -31,7 +32,7 @@ def _cpu_target(cpu: str | None, cores: int) -> Target:
         first_cache_bytes=sizes.get("1", core.memory.first_cache_bytes),
         second_cache_bytes=sizes.get("2", core.memory.second_cache_bytes),
     )
-    vector_bytes = 64 if "avx512f" in facts["vector units"] else 32
+    vector_bytes = 64 if "avx512f" in facts["vector units"] else 16 if facts["system"].endswith(_ARM) else 32
     return replace(core, vector_bytes=vector_bytes, cores=cores, memory=memory)
 
 
