@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import platform
 import subprocess
 import sys
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+import nnc
+import nnc.numpy as nnp
 
 ROOT = Path(__file__).parents[2]
 
@@ -110,3 +116,16 @@ def test_compiled_functions_run_where_the_system_pretends_to_be_another_one(
     assert run.returncode == 0, run.stderr
     assert run.stderr == ""
     assert run.stdout.startswith("2, nnc's own")
+
+
+def _total(n: int) -> float:
+    """Runs in another process: a compiled function, in threads."""
+    before = nnc.set_num_threads(2)
+    total = nnc.compile(lambda x: nnp.sum(nnp.sqrt(x) ** 2))(np.full(n, 0.25))
+    nnc.set_num_threads(before)
+    return float(total)
+
+
+def test_functions_are_compiled_in_processes_that_are_spawned_rather_than_forked() -> None:
+    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
+        assert list(pool.map(_total, [4, 400_000])) == [1.0, 100_000.0]
