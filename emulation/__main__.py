@@ -23,6 +23,7 @@ CHOSEN = (
     "tests/unit/trace/loops",
 )
 QUICK = (
+    "tests/contract/commands/test_contract.py",
     "tests/unit/backends/cpu/compiler/test_elf.py",
     "tests/unit/backends/cpu/kernels/products",
     "tests/unit/backends/cpu/kernels/sorts",
