@@ -33,6 +33,7 @@ PARTS = {  # of the cases of each test function below a path, one in so many run
     "tests/docs/examples": 4,
     "tests/docs/site": 3,
     "tests/errors": 2,
+    "tests/golden/test_other_processors": 4,
     "tests/fuzz/programs": 5,
     "tests/unit/backends": 8,
     "tests/unit/benchmarks/test_training": 3,

@@ -202,6 +202,24 @@ def chosen_cpu(cpuinfo: Path = Path("/proc/cpuinfo")) -> str | None:
     return name
 
 
+def chosen_loader() -> str:
+    """Returns the loader of compiled code (NNC_LOADER): "own", nnc where it knows the form of object files, or "llvm".
+
+    Raises:
+        ArgumentError: the variable has another value.
+    """
+    return _one_of(("own", "llvm"), os.environ.get("NNC_LOADER") or "own", "NNC_LOADER", "loader of compiled code")
+
+
+def chosen_wait() -> str:
+    """Returns how threads wait for each other on Linux (NNC_WAIT): "futex", or, as on other systems, "condition".
+
+    Raises:
+        ArgumentError: the variable has another value.
+    """
+    return _one_of(("futex", "condition"), os.environ.get("NNC_WAIT") or "futex", "NNC_WAIT", "way of threads to wait")
+
+
 def wants_full_tracebacks() -> bool:
     """Whether the environment asks for nnc's own frames in tracebacks (NNC_TRACEBACK=full); read anew for each error."""
     return os.environ.get("NNC_TRACEBACK", "").lower() == "full"

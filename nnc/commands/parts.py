@@ -18,7 +18,7 @@ bit_count: Command = elementwise(
 exponent: Command = elementwise(
     "exponent", lambda x: np.frexp(x)[1], "frexp_exponent(x)", accepts=FLOAT, result=lambda dtype: dtypes.int32
 )
-ldexp: Command = elementwise(  # the second operand holds whole numbers
-    "ldexp", lambda x, y: np.ldexp(x, np.clip(y, -(2**14), 2**14).astype(np.int32)), "ldexp(x, y)", arity=2, accepts=FLOAT,
+ldexp: Command = elementwise(  # the second operand holds whole numbers; NaN counts as a small one on every processor
+    "ldexp", lambda x, y: np.ldexp(x, np.fmin(np.fmax(y, -(2**14)), 2**14).astype(np.int32)), "ldexp(x, y)", arity=2, accepts=FLOAT,
     derivative=linear_in("ldexp", {0: lambda ct, x, y: ldexp(ct, y)}),
 )  # fmt: skip

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import platform
 from collections.abc import Callable, Sequence
 from functools import wraps
@@ -15,7 +14,7 @@ from nnc.array.array import as_value
 from nnc.array.promote import astype, is_weak, with_weakness
 from nnc.backends.blas.linked import BLAS, adapters_text, is_linkable
 from nnc.backends.cpu.compiler.jit import compiler, recipe_of, recipe_of_program, why_absent
-from nnc.backends.cpu.compiler.runtime import FMA_TEXT, alone_text, conversions_text
+from nnc.backends.cpu.compiler.runtime import FMA_TEXT, address_of_any, alone_text, c_libraries, conversions_text
 from nnc.backends.cpu.threads.pool import is_supported
 from nnc.backends.cpu.threads.started import started_text
 from nnc.backends.llvm.llvm import CALLS, Recipe
@@ -23,7 +22,6 @@ from nnc.backends.llvm.objects import ObjectFile, known_targets, make_object
 from nnc.base.context import set_context
 from nnc.base.dtypes import shown_dtype
 from nnc.base.garbage import collection_paused
-from nnc.base.machine import address_of
 from nnc.base.options import Options
 from nnc.commands.pack import Blocks
 from nnc.compiled.compiled import Compiled
@@ -148,8 +146,8 @@ def load_object(content: bytes, needs: Sequence[str], exports: Sequence[str]) ->
     if found is None:
         problem = f"there is no compiler on this machine: {why_absent()}."
         raise user_error(BackendError, "nnc.load_exported", problem, fix="link the object file into a program.")
-    library = ctypes.CDLL(None)
-    addresses = {name: address for name in needs if (address := address_of(library, name)) is not None}
+    libraries = c_libraries()
+    addresses = {name: address for name in needs if (address := address_of_any(libraries, name)) is not None}
     missing = [name for name in needs if name not in addresses]
     if missing:
         problem = f"no loaded library has {', '.join(missing)}."

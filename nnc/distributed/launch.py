@@ -24,7 +24,9 @@ _WHERE = "python -m nnc.distributed"
 _SUBREAPER = 36  # option of Linux's prctl: orphans become children of this process
 _DEATH_SIGNAL = 1  # likewise: the signal that comes where the parent dies
 _GRACE = 3.0  # seconds that mpiexec has to end its processes
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_SIGNALS = [
+    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
+]  # Windows has two
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +125,7 @@ def _forwarded(process: subprocess.Popen[Any]) -> Iterator[list[int]]:
 
     def on_signal(number: int, frame: FrameType | None) -> None:
         caught.append(number)
-        process.send_signal(signal.SIGTERM if len(caught) == 1 else signal.SIGKILL)
+        process.terminate() if len(caught) == 1 else process.kill()
 
     before = {number: signal.signal(number, on_signal) for number in _SIGNALS}
     try:
@@ -176,7 +178,8 @@ def run_rank(program: Sequence[str]) -> None:
     Raises:
         BackendError: mpi4py cannot be imported.
     """
-    signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # by which MPICH tells that another rank is gone
+    if hasattr(signal, "SIGUSR1"):
+        signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # by which MPICH tells that another rank is gone
     known_world()
     sys.argv[:] = program
     sys.path[0] = os.path.dirname(os.path.abspath(program[0]))

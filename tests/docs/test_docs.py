@@ -18,7 +18,7 @@ PAGES = [ROOT / "CONTRIBUTING.md", ROOT / "docs" / "architecture.md", *sorted((R
 TEXTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 EXAMPLE = re.compile(r"```.*?```", re.DOTALL)
 LINK = re.compile(r"\[([^\]\n]+)\]\(([^)\s]+)\)")
-PATH = re.compile(r"\b(?:nnc|tests|docs|examples|benchmarks|mutation)/[\w/.*]*[\w*](?![\w<])")
+PATH = re.compile(r"\b(?:nnc|tests|docs|examples|benchmarks|emulation|mutation)/[\w/.*]*[\w*](?![\w<])")
 FILE = re.compile(r"(?<![\w/.*-])(?:[a-z_]+/)*[a-z_]+\.py\b")
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 

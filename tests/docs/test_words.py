@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("nnc", "tests", "benchmarks", "examples", "mutation")
+FOLDERS = ("nnc", "tests", "benchmarks", "examples", "emulation", "mutation")
 SUMMARIES = ("How", "Where", "When", "Why", "By", "Of", "As", "If")  # a clause without a verb or a noun
 OPENINGS = ("What", "That", "Those", "Who", "Whoever", "Whatever")
 TERMS = {  # a private term, and the field's own

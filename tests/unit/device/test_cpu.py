@@ -10,8 +10,11 @@ import pytest
 
 import nnc
 import nnc.numpy as nnp
+from nnc.base import machine
 from nnc.device import CPU, kind_of
 from nnc.device.cpu import ALIGNMENT, aligned_bytes
+from nnc.device.targets import _cpu_target as cpu_target_of
+from nnc.device.targets import cpu_target
 from nnc.errors import RegistryError, UnsupportedError
 from nnc.graph import Kernel, TensorSpec, add_kernel, command, find_kernel, register, structural_hash
 from nnc.graph.rules import Rules
@@ -63,3 +66,26 @@ def test_a_graph_knows_no_device() -> None:
     graph = nnc.make_graph(lambda x: nnp.zeros(2, device=CPU) + x)(np.ones(2))
     assert structural_hash(graph) == structural_hash(nnc.make_graph(lambda x: nnp.zeros(2) + x)(np.ones(2)))
     assert not any(hasattr(symbol.spec, "device") for symbol in graph.symbols())
+
+
+@pytest.mark.parametrize(
+    ("system", "units", "nbytes"),
+    [
+        ("Linux x86_64", "avx2, fma, avx512f", 64),
+        ("Linux x86_64", "avx2, fma", 32),
+        ("Linux aarch64", "asimd", 16),
+        ("Linux aarch64", "asimd, sve", 16),  # LLVM keeps vectors of a fixed length in NEON's registers
+        ("Darwin arm64", "unknown", 16),
+        ("Windows AMD64", "unknown", 32),
+    ],
+)
+def test_vectors_are_those_of_the_processor(
+    system: str, units: str, nbytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    facts = {"model": "some", "system": system, "vector units": units}
+    monkeypatch.setattr(machine, "processor", lambda cpuinfo, cpu: facts)
+    cpu_target_of.cache_clear()
+    try:
+        assert cpu_target().vector_bytes == nbytes
+    finally:
+        cpu_target_of.cache_clear()

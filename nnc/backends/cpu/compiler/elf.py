@@ -1,8 +1,8 @@
-"""Object files in ELF, for x86-64: turns LLVM's output into functions that can be called, without LLVM.
+"""Object files in ELF, for x86-64 and aarch64: turns LLVM's output into functions that can be called, without LLVM.
 
 Most processes find all their code compiled by an earlier one. To have LLVM load it would take 43 MiB and a tenth of a second, for
-a copy and some hundred sums. Only the sections and relocations that LLVM writes for position-independent code of the small model
-are known here; of anything else `UnknownFormError` says that LLVM has to load it.
+a copy and some hundred sums. Only the sections and relocations (`relocations.py`) that LLVM writes for position-independent code
+of the small model are known; of anything else `UnknownFormError` says that LLVM has to load it.
 
     memory   [ code and constants | pointers to global symbols | jumps to where those point ][ variables ]
              pages to be read and executed                                                    to be read and written
@@ -20,25 +20,18 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
 from typing import NamedTuple
 
+from nnc.backends.cpu.compiler.relocations import CALL, FORMS, POINTER, ElfForm, UnknownFormError, flush_instructions
+
 _MAGIC = b"\x7fELF\x02\x01\x01"  # 64 bits, the low byte first
-_RELOCATABLE, _X86_64 = 1, 62
+_RELOCATABLE = 1
 _HEADER, _SECTION = struct.Struct("<16xHH20xQ12xH"), struct.Struct("<IIQQQQIIQQ")
 _SYMBOL, _SUM = struct.Struct("<IBBHQQ"), struct.Struct("<QIIq")
 _CONTENT, _SYMBOLS, _SUMS, _ZEROS, _NOTE, _UNWINDING = 1, 2, 4, 8, 7, 0x70000001  # types of sections
 _WRITE, _IN_MEMORY, _OF_THREADS = 1, 2, 0x400  # their flags
 _UNDEFINED, _RESERVED = 0, 0xFF00  # numbers that stand for no section, as do all larger ones
 _LOCAL, _WEAK = 0, 2  # bindings of symbols
-# Kinds of sums (R_X86_64_64, PC32, PLT32; GOTPCREL, GOTPCRELX, REX_GOTPCRELX): the address of a symbol, how far it lies from here,
-# where it can be called, how far its pointer lies from here.
-_ADDRESS, _DISTANCE, _CALL, _POINTERS = 1, 2, 4, frozenset({9, 41, 42})
-_REACH = 1 << 31  # of a distance
 _WORD = 8
-_JUMP = b"\xff\x25"  # to the address in a pointer; the next 4 bytes are the distance to the pointer
 _READ_WRITE, _READ_EXECUTE = 3, 5  # mprotect's numbers
-
-
-class UnknownFormError(Exception):
-    """An object file has a form that is not known here, or the system gives no memory for code."""
 
 
 class MissingError(Exception):
@@ -51,7 +44,7 @@ class MissingError(Exception):
 
 def is_supported(system: str = sys.platform, machine: str | None = None) -> bool:
     """Whether LLVM's code for this machine is of the form that is known here."""
-    return system == "linux" and (machine or platform.machine()) == "x86_64" and sys.maxsize > _REACH
+    return system == "linux" and (machine or platform.machine()) in FORMS and sys.maxsize > 1 << 32
 
 
 class CodeMemory:
@@ -69,6 +62,8 @@ class CodeMemory:
         ctypes.memmove(self.address, bytes(content), len(content))
         if _libc().mprotect(self.address, code_bytes, _READ_EXECUTE):
             raise UnknownFormError(f"memory cannot become code: error {ctypes.get_errno()}")
+        if platform.machine() != "x86_64":
+            flush_instructions(self.address, code_bytes)
 
 
 @cache
@@ -122,10 +117,10 @@ class _File(NamedTuple):
     symbols: tuple[_ElfSymbol, ...]
 
     @classmethod
-    def of(cls, content: bytes) -> _File:
+    def of(cls, content: bytes, form: ElfForm) -> _File:
         kind, machine, sections_at, count = _HEADER.unpack_from(content)
-        if not content.startswith(_MAGIC) or (kind, machine) != (_RELOCATABLE, _X86_64):
-            raise UnknownFormError("no object file of x86-64")
+        if not content.startswith(_MAGIC) or (kind, machine) != (_RELOCATABLE, form.number):
+            raise UnknownFormError("no object file of this processor family")
         sections = []
         rows = _SECTION.iter_unpack(content[sections_at : sections_at + count * _SECTION.size])
         for _, kind, flags, _, offset, size, link, of, alignment, _ in rows:
@@ -197,8 +192,9 @@ def load(
         UnknownFormError: LLVM must load them.
         MissingError: a symbol that they need, or should export, is missing.
     """
+    form = FORMS[platform.machine()]
     try:
-        files = [_File.of(image) for image in images]
+        files = [_File.of(image, form) for image in images]
     except (struct.error, LookupError, ValueError) as error:
         raise UnknownFormError(str(error)) from error
     plan = _Offsets(files)
@@ -208,14 +204,14 @@ def load(
     for name, at in plan.pointers.items():
         struct.pack_into("<Q", content, at, addresses[name])
         jump = plan.jumps[name]
-        struct.pack_into("<2si", content, jump, _JUMP, at - (jump + 6))
+        content[jump : jump + _WORD] = form.jump(at - jump)
     for i, file in enumerate(files):
         for number, section in enumerate(file.sections):
             if (i, number) in plan.places and section.kind == _CONTENT:
                 at = plan.places[i, number]
                 content[at : at + section.size] = file.bytes_of(section)
     for i in range(len(files)):
-        _add_up(content, files, i, plan, addresses, memory.address)
+        _fill_in(form, content, files, i, plan, addresses, memory.address)
     memory.fill(content, plan.code_bytes)
     return memory, {name: addresses[name] for name in exports}
 
@@ -238,8 +234,14 @@ def _find(
     return addresses | {name: given[name] for name in needed}
 
 
-def _add_up(
-    content: bytearray, files: Sequence[_File], i: int, plan: _Offsets, addresses: Mapping[str, int], base: int
+def _fill_in(
+    form: ElfForm,
+    content: bytearray,
+    files: Sequence[_File],
+    i: int,
+    plan: _Offsets,
+    addresses: Mapping[str, int],
+    base: int,
 ) -> None:
     """Fills in the addresses and distances in a file's sections."""
     file = files[i]
@@ -249,24 +251,17 @@ def _add_up(
             continue
         for offset, kind, number, addend in _SUM.iter_unpack(file.bytes_of(table)):
             symbol, here = file.symbols[number], place + offset
-            target = plan.find(i, symbol) if symbol.binding == _LOCAL else addresses[symbol.name] - base
-            if kind == _ADDRESS:
-                struct.pack_into("<q", content, here, base + target + addend)
-                continue
-            if kind in _POINTERS and symbol.binding != _LOCAL:
-                target = plan.pointers[symbol.name]
-            elif kind == _CALL and not _is_near(target + addend - here):
-                target = plan.jumps[symbol.name]
-            elif kind not in (_DISTANCE, _CALL):
+            relocation, is_local = form.relocations.get(kind), symbol.binding == _LOCAL
+            if relocation is None or (relocation.meant == POINTER and is_local):
                 raise UnknownFormError(f"a sum of kind {kind}")
-            distance = target + addend - here
-            if not _is_near(distance):
+            target = plan.find(i, symbol) if is_local else addresses[symbol.name] - base
+            if relocation.meant == POINTER:
+                target = plan.pointers[symbol.name]
+            elif relocation.meant == CALL and not is_local and not relocation.reaches(here, target + addend):
+                target = plan.jumps[symbol.name]
+            if not relocation.reaches(here, target + addend):
                 raise UnknownFormError(f"{symbol.name} lies too far away")
-            struct.pack_into("<i", content, here, distance)
-
-
-def _is_near(distance: int) -> bool:
-    return -_REACH <= distance < _REACH
+            relocation.write(content, here, target + addend, base)
 
 
 def _up(number: int, unit: int) -> int:

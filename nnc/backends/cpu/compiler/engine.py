@@ -1,7 +1,7 @@
 """Compiles text to object files, and loads object files as functions.
 
 Where the system allows it, LLVM is not loaded in this process: another one compiles (`llvm_process.py`), and object files are
-loaded without LLVM (`elf.py`). Elsewhere LLVM does both in this process.
+loaded without LLVM (`elf.py`). Elsewhere, and with NNC_LOADER=llvm, LLVM does both in this process.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nnc.backends.cpu.compiler import elf
+from nnc.backends.cpu.compiler.relocations import UnknownFormError
 from nnc.backends.llvm.llvm import KERNEL, Llvm, Recipe
 from nnc.backends.llvm.llvm_process import Answer, GoneError, Helper, find_command
 from nnc.backends.llvm.llvmlite_library import (
@@ -26,6 +27,7 @@ from nnc.backends.llvm.llvmlite_library import (
 )
 from nnc.base.fork import fork_waits, new_lock
 from nnc.base.machine import usable_threads
+from nnc.base.options import chosen_loader
 from nnc.errors import InternalError
 
 _LIBRARIES = 64  # in one loader of LLVM, which keeps 8 KB of each that was unloaded; then there is a new one
@@ -33,6 +35,11 @@ _LINES_SHOWN = 12
 _THREADS = 8  # that compile at once, at most
 _CPUINFO = Path("/proc/cpuinfo")
 _FACTS_BYTES = 1 << 14  # in which that file describes the first processor
+_INSTRUCTIONS = (
+    "flags",
+    "Features",
+)  # lines about them on x86-64 and on aarch64, and those about the kind of processor
+_FACTS = (*_INSTRUCTIONS, "vendor_id", "cpu family", "model", "stepping", "CPU ")
 
 
 class Machine(NamedTuple):
@@ -56,22 +63,23 @@ class Engine:
 
     Args:
         cpu: LLVM's name of the processor that code is made for; None: this processor.
-        apart: whether another process may compile.
+        apart: whether another process may compile, where LLVM is not needed to load code.
 
     Raises:
         ImportError, OSError, RuntimeError: LLVM cannot be loaded, or does not know this machine.
     """
 
-    def __init__(self, cpu: str | None = None, *, apart: bool = elf.is_supported()) -> None:
+    def __init__(self, cpu: str | None = None, *, apart: bool = True) -> None:
+        self._loads = elf.is_supported() and chosen_loader() == "own"
         self.threads, self._cpu, self._version = min(usable_threads(), _THREADS), cpu, llvmlite_version()
         self._library = find_library()
-        command = find_command(self._library, self.threads, cpu) if apart else None
+        command = find_command(self._library, self.threads, cpu) if apart and self._loads else None
         self._helper = Helper(command) if command is not None else None
         self._locked = new_lock()
         self._known_llvm: Llvm | None = None
         self._loader: Any = None
         self._loaded = 0
-        if not elf.is_supported():
+        if not self._loads:
             self._load_llvm()  # LLVM is needed in any case, so its absence is found out now
 
     def _load_llvm(self) -> Llvm:
@@ -91,7 +99,7 @@ class Engine:
     @cached_property
     def made_for(self) -> Mapping[str, str]:
         """Facts on which object files depend beside text and recipe: the processor, and the compiler."""
-        facts = (self._cpu or processor_facts()) if elf.is_supported() else ""
+        facts = (self._cpu or processor_facts()) if self._loads else ""
         if not facts:
             machine = self.machine
             return {"machine": f"{machine.triple} {machine.cpu} {machine.features}", "llvm": machine.llvm}
@@ -152,7 +160,7 @@ class Engine:
         Raises:
             InternalError: the files need an unknown symbol.
         """
-        if elf.is_supported():
+        if self._loads:
             try:
                 memory, addresses = elf.load(objects, symbols, exports)
                 return LoadedObjects(addresses, memory)
@@ -160,7 +168,7 @@ class Engine:
                 raise InternalError(
                     f"nnc cannot load {', '.join(exports)}. Nobody gave: {', '.join(error.names)}"
                 ) from error
-            except elf.UnknownFormError:
+            except UnknownFormError:
                 pass  # LLVM knows all forms
         return self.link_by_llvm(objects, symbols, exports)
 
@@ -213,8 +221,8 @@ def processor_facts(cpuinfo: Path = _CPUINFO) -> str:
             lines = file.read(_FACTS_BYTES).decode(errors="replace").partition("\n\n")[0].splitlines()
     except OSError:
         return ""
-    facts = [line for line in lines if line.startswith(("vendor_id", "cpu family", "model", "stepping", "flags"))]
-    return "\n".join([platform.machine(), *facts]) if facts and facts[-1].startswith("flags") else ""
+    facts = [line for line in lines if line.startswith(_FACTS)]
+    return "\n".join([platform.machine(), *facts]) if any(line.startswith(_INSTRUCTIONS) for line in facts) else ""
 
 
 def _refusal(text: str, error: RuntimeError) -> InternalError:

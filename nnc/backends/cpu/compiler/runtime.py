@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from nnc.backends.cpu.compiler.float_mode import EXPORTS as FLOAT_MODE
 from nnc.backends.cpu.compiler.float_mode import float_mode_text
 from nnc.backends.cpu.compiler.preparation import PREPARE, prepare_text
-from nnc.backends.cpu.threads.pool import ALONE, POOL_CALLS, POOL_EXPORTS, Pool, pool_text
+from nnc.backends.cpu.threads.pool import ALONE, POOL_EXPORTS, Pool, pool_text
 from nnc.backends.cpu.threads.team import STANDINS, TEAM_CALLS, TEAM_TEXT, thread_key
 from nnc.backends.cpu.threads.threads import Openmp
+from nnc.backends.cpu.threads.waiting import WaitingText, waiting_of
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
 from nnc.base.machine import address_of
@@ -54,7 +55,13 @@ NAMES = ("__truncsfhf2", "__extendhfsf2")  # of float16
 # more than one part. nnc_take_threads(): libraries that use OpenMP by themselves take `nnc_num_threads` threads when this thread
 # calls them. nnc_prepare: see there.
 EXPORTS = ("nnc_parallel_for", "nnc_take_threads", PREPARE, *NAMES, *FLOAT_MODE)
-_MEMORY = ("memcpy", "memmove", "memset")
+_MEMORY = (
+    "memcpy",
+    "memmove",
+    "memset",
+    "bzero",
+    "__chkstk",
+)  # macOS sets to 0 by `bzero`; Windows grows stacks by the last
 _MATHS = tuple(
     f"{name}{kind}"
     for name in (
@@ -63,6 +70,10 @@ _MATHS = tuple(
     )
     for kind in ("", "f")
 )  # fmt: skip
+
+_VARIABLES = {"_fltused": ctypes.c_int32(1)}  # Windows' code that computes with floats asks for it
+FUNCTIONS = frozenset((*_MEMORY, *_MATHS, *_VARIABLES))
+"""The names of other libraries' functions that compiled code may call, and of variables that it may ask for."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,14 +91,21 @@ class Runtime:
 
     @property
     def has_team(self) -> bool:
-        """Whether the pool can stand in for OpenMP."""
-        return self.pool is not None and self.openmp.library is not None
+        """Whether the pool can stand in for OpenMP, as it does for oneDNN on Linux."""
+        return sys.platform == "linux" and self.pool is not None and self.openmp.library is not None
+
+    @cached_property
+    def waiting(self) -> WaitingText:
+        """The text by which threads sleep."""
+        return waiting_of()
 
     @cached_property
     def text(self) -> str:
         """The functions that the runtime adds, as LLVM's text."""
         prepare, team = prepare_text(self.machine.memory.page_bytes), TEAM_TEXT if self.has_team else ""
-        loops = _SERIAL_LOOPS + float_mode_text() if self.pool is None else pool_text(self.machine.threads, more=team)
+        loops = _SERIAL_LOOPS + float_mode_text()
+        if self.pool is not None:
+            loops = pool_text(self.machine.threads, more=team, waiting=self.waiting)
         take = _TAKE_THREADS if self.openmp.library is not None else _TAKE_NOTHING
         return loops + take + prepare + conversions_text()
 
@@ -102,18 +120,31 @@ class Runtime:
 
     def symbols(self) -> dict[str, int]:
         """Addresses of C functions and of numbers that others change."""
-        # Python is linked to the C and the maths library.
-        c = ctypes.CDLL("msvcrt" if sys.platform == "win32" else None)
-        names = (*_MEMORY, *_MATHS) if self.pool is None else (*_MEMORY, *_MATHS, *POOL_CALLS, *TEAM_CALLS)
-        found = {name: address_of(c, name) for name in names}
+        names = (*_MEMORY, *_MATHS, *(self.waiting.calls if self.pool is not None else ()))
+        found = {name: address_of_any(c_libraries(), name) for name in names}
+        numbers: dict[str, ctypes.c_int32 | ctypes.c_uint32] = {"nnc_num_threads": self.threads, **_VARIABLES}
+        if self.pool is not None:
+            numbers["nnc_workers"] = self.pool.present
         if self.openmp.library is not None:
             found |= {name: address_of(self.openmp.library, name) for name in ("omp_set_num_threads", *STANDINS)}
-        numbers: dict[str, ctypes.c_int32 | ctypes.c_uint32] = {"nnc_num_threads": self.threads}
-        if self.pool is not None:
-            numbers |= {"nnc_workers": self.pool.present, "nnc_team_key": thread_key()}
+        if self.has_team:
+            found |= {name: address_of_any(c_libraries(), name) for name in TEAM_CALLS}
+            numbers["nnc_team_key"] = thread_key()
         return {name: ctypes.addressof(number) for name, number in numbers.items()} | {
             name: address for name, address in found.items() if address is not None
         }
+
+
+def c_libraries(system: str = sys.platform) -> list[ctypes.CDLL]:
+    """Returns the libraries with C's functions and the system's: Python is linked to them, but on Windows."""
+    if system != "win32":
+        return [ctypes.CDLL(None)]
+    return [ctypes.CDLL(name) for name in ("ucrtbase", "kernel32", "ntdll")]
+
+
+def address_of_any(libraries: Iterable[ctypes.CDLL], name: str) -> int | None:
+    """Returns the address of a function in the first library that has it."""
+    return next((found for library in libraries if (found := address_of(library, name)) is not None), None)
 
 
 # For processors without the instruction, where no libm is at hand. float32: the product is exact in float64. float64: the rounding

@@ -15,7 +15,7 @@ There is one job at a time. A thread that finds the pool taken, as a loop within
               writes; every claim acquires it, as does the caller's last look at `done`.
     sleepers  workers that sleep, or are about to, until the generation changes. A worker counts itself and then looks at the word,
               the caller changes the word and then looks at `sleepers`; all four are sequentially consistent, so one sees the other.
-              In between the kernel compares the generation once more.
+              In between `nnc.rest` (`waiting.py`) compares the generation once more.
     waiting   whether the caller sleeps, or is about to, until `done` changes: the same, the other way round.
     taken     whether a loop has the pool.
     workers   the number of workers. They leave only where they find the pool free, so that the holder of the pool can count on them
@@ -35,33 +35,30 @@ from typing import NamedTuple
 
 from nnc.backends.cpu.compiler.engine import LoadedObjects
 from nnc.backends.cpu.compiler.float_mode import float_mode_text
+from nnc.backends.cpu.threads.waiting import SYSTEMS, WaitingText, waiting_of
 from nnc.base.target import Threads
 
 WORK, WAKE = "nnc_work", "nnc_wake"
 POOL_EXPORTS = (WORK, WAKE)
-POOL_CALLS = ("syscall", "sched_yield")
 _MOST_PARTS = 1 << 14
 
 
 class _Processor(NamedTuple):
-    """The number of the system call `futex`, and LLVM's name for the pause instruction of waiting loops, with its operands."""
+    """LLVM's name for the pause instruction of waiting loops, with its operands."""
 
-    futex: int
     pause: str
     operands: str
 
 
+_X86, _ARM = _Processor("llvm.x86.sse2.pause", ""), _Processor("llvm.aarch64.isb", "i32 15")
 _PROCESSORS: Mapping[str, _Processor] = MappingProxyType(
-    {
-        "x86_64": _Processor(202, "llvm.x86.sse2.pause", ""),
-        "aarch64": _Processor(98, "llvm.aarch64.isb", "i32 15"),
-    }
+    {"x86_64": _X86, "AMD64": _X86, "aarch64": _ARM, "arm64": _ARM}  # as systems name them
 )
 
 
 def is_supported(system: str = sys.platform, machine: str | None = None) -> bool:
     """Whether there is a pool on this system."""
-    return system == "linux" and (machine or platform.machine()) in _PROCESSORS and sys.maxsize > 1 << 32
+    return system in SYSTEMS and (machine or platform.machine()) in _PROCESSORS and sys.maxsize > 1 << 32
 
 
 class Pool:
@@ -107,6 +104,7 @@ class Pool:
         self._changed = threading.Condition()
         self._workers = set()
         self.present.value = 0
+        self._wake = None  # nobody sleeps, and a lock of sleepers may be another thread's for ever
 
     @property
     def workers(self) -> int:
@@ -136,14 +134,23 @@ class Pool:
             work(number)
 
 
-def pool_text(threads: Threads, architecture: str | None = None, more: str = "") -> str:
-    """`nnc_parallel_for`, the workers' loop, the function that wakes them up, and `more`, as LLVM's text for a Linux machine."""
+def pool_text(
+    threads: Threads, architecture: str | None = None, more: str = "", waiting: WaitingText | None = None
+) -> str:
+    """`nnc_parallel_for`, the workers' loop, the function that wakes them up, and `more`, as LLVM's text.
+
+    Args:
+        threads: the figures of the machine.
+        architecture: the processor family; None: this one.
+        more: text that is printed behind.
+        waiting: how threads sleep; None: as on Linux.
+    """
     processor = _PROCESSORS[architecture or platform.machine()]
-    text = _TEXT + more + float_mode_text(architecture)
+    waiting = waiting or waiting_of("linux", architecture)
+    text = _TEXT + more + waiting.text + float_mode_text(architecture)
     for name, value in {
         "DECLARE_PAUSE": f"declare void @{processor.pause}({processor.operands.partition(' ')[0]})",
         "PAUSE": f"call void @{processor.pause}({processor.operands})",
-        "FUTEX": processor.futex,
         "PARTS_OF_A_THREAD": threads.parts_of_a_thread,
         "MOST_PARTS": _MOST_PARTS,
         "CALLER_PAUSES": threads.caller_pauses,
@@ -153,8 +160,8 @@ def pool_text(threads: Threads, architecture: str | None = None, more: str = "")
     return text
 
 
-# Both processors are little-endian: the generation lies 4 bytes after the word's begin. 128 is FUTEX_WAIT and 129 FUTEX_WAKE, for
-# threads of one process. Words that different threads write at the same time lie 128 bytes apart.
+# Both processors are little-endian: the generation lies 4 bytes after the word's begin. Words that different threads
+# write at the same time lie 128 bytes apart.
 # The end of `nnc_parallel_for` where this thread does everything itself.
 ALONE = """\
   %some = icmp sgt i64 %n, 0
@@ -177,8 +184,6 @@ _TEXT = (
 @nnc.taken = internal global [32 x i32] zeroinitializer, align 128
 @nnc_num_threads = external global i32
 @nnc_workers = external global i32
-declare i64 @syscall(i64, ...)
-declare i32 @sched_yield()
 <DECLARE_PAUSE>
 declare i64 @llvm.smin.i64(i64, i64)
 declare i64 @llvm.smax.i64(i64, i64)
@@ -240,7 +245,7 @@ define internal void @nnc.publish(ptr %fn, ptr %args, i64 %parts, i64 %share, i6
   %some.asleep = icmp ne i32 %asleep, 0
   br i1 %some.asleep, label %wake, label %published.now
 wake:
-  %woken = call i64 (i64, ...) @syscall(i64 <FUTEX>, ptr getelementptr (i8, ptr @nnc.job, i64 4), i64 129, i64 %helpers)
+  call void @nnc.rouse(ptr getelementptr (i8, ptr @nnc.job, i64 4), ptr @nnc.called, i64 %helpers)
   br label %published.now
 published.now:
   ret void
@@ -290,7 +295,8 @@ sleep:
   %still = icmp ne i64 %done.again, %theirs
   br i1 %still, label %rest.now, label %awake
 rest.now:
-  %slept = call i64 (i64, ...) @syscall(i64 <FUTEX>, ptr @nnc.done, i64 128, i64 %done.again, ptr null)
+  %done.low = trunc i64 %done.again to i32
+  call void @nnc.rest(ptr @nnc.done, ptr @nnc.finished, i32 %done.low)
   br label %awake
 awake:
   store atomic i32 0, ptr @nnc.waiting monotonic, align 4
@@ -353,7 +359,7 @@ run:
   %is.waiting = icmp ne i32 %waiting, 0
   br i1 %is.waiting, label %tell, label %busy
 tell:
-  %told = call i64 (i64, ...) @syscall(i64 <FUTEX>, ptr @nnc.done, i64 129, i64 1)
+  call void @nnc.rouse(ptr @nnc.done, ptr @nnc.finished, i64 1)
   br label %busy
 idle:
   %soon = icmp ult i64 %pauses, <WORKER_PAUSES>
@@ -369,8 +375,8 @@ sleep:
   br i1 %unchanged, label %rest.now, label %awake
 rest.now:
   %generation.high = lshr i64 %word, 32
-  %generation = getelementptr i8, ptr @nnc.job, i64 4
-  %slept = call i64 (i64, ...) @syscall(i64 <FUTEX>, ptr %generation, i64 128, i64 %generation.high, ptr null)
+  %generation = trunc i64 %generation.high to i32
+  call void @nnc.rest(ptr getelementptr (i8, ptr @nnc.job, i64 4), ptr @nnc.called, i32 %generation)
   br label %awake
 awake:
   %slept.after = atomicrmw sub ptr @nnc.sleepers, i32 1 monotonic
@@ -379,7 +385,7 @@ leave:
   %alone = call i1 @nnc.take()
   br i1 %alone, label %left, label %pool.taken
 pool.taken:
-  %yielded = call i32 @sched_yield()
+  call void @nnc.yield()
   br label %look
 left:
   %went = atomicrmw sub ptr @nnc_workers, i32 1 seq_cst
@@ -390,7 +396,7 @@ left:
 ; A changed generation keeps those from falling asleep who have not seen what was changed before.
 define void @nnc_wake() nounwind {
   %before = atomicrmw add ptr @nnc.job, i64 4294967296 seq_cst
-  %woken = call i64 (i64, ...) @syscall(i64 <FUTEX>, ptr getelementptr (i8, ptr @nnc.job, i64 4), i64 129, i64 2147483647)
+  call void @nnc.rouse(ptr getelementptr (i8, ptr @nnc.job, i64 4), ptr @nnc.called, i64 2147483647)
   ret void
 }
 """

@@ -247,7 +247,7 @@ open:
   %some.asleep = icmp ne i32 %asleep, 0
   br i1 %some.asleep, label %wake, label %pass
 wake:
-  %woken = call i64 (i64, ...) @syscall(i64 <FUTEX>, ptr @nnc.team.round, i64 129, i64 2147483647)
+  call void @nnc.rouse(ptr @nnc.team.round, ptr @nnc.met, i64 2147483647)
   ret void
 wait:
   %pauses = phi i64 [ 0, %meet ], [ %pauses.now, %spin ], [ 0, %sleep ]
@@ -262,9 +262,8 @@ spin:
   %pauses.now = add i64 %pauses, 1
   br label %wait
 sleep:
-  %round.i64 = zext i32 %round to i64
   %slept.before = atomicrmw add ptr @nnc.team.asleep, i32 1 seq_cst
-  %slept = call i64 (i64, ...) @syscall(i64 <FUTEX>, ptr @nnc.team.round, i64 128, i64 %round.i64, ptr null)
+  call void @nnc.rest(ptr @nnc.team.round, ptr @nnc.met, i32 %round)
   %slept.after = atomicrmw sub ptr @nnc.team.asleep, i32 1 monotonic
   br label %wait
 pass:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import ctypes
 import gc
 import mmap
+import platform
 import re
+import struct
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
@@ -13,6 +15,7 @@ import pytest
 
 from nnc.backends.cpu.compiler import elf
 from nnc.backends.cpu.compiler.engine import Engine, LoadedObjects
+from nnc.backends.cpu.compiler.relocations import FORMS, UnknownFormError
 from nnc.errors import InternalError
 
 pytestmark = pytest.mark.skipif(not elf.is_supported(), reason="object files of this system are LLVM's to load")
@@ -22,6 +25,10 @@ Link = Callable[[Sequence[bytes], Mapping[str, int], Collection[str]], LoadedObj
 
 CALLED = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(lambda x: 3 * x)
 GIVEN = {"far": ctypes.cast(CALLED, ctypes.c_void_p).value or 0}
+TRIPLE, REACH = {  # code that returns 3 * x, and how far a call reaches
+    "x86_64": (b"\x48\x8d\x04\x7f\xc3", 1 << 31),
+    "aarch64": (struct.pack("<II", 0x8B000400, 0xD65F03C0), 1 << 27),
+}.get(platform.machine(), (b"", 0))
 TWO_FILES = (
     "declare i64 @other(i64)\ndefine i64 @f(i64 %x) {\n  %y = call i64 @other(i64 %x)\n  %z = add i64 %y, 1\n  ret i64 %z\n}\n",
     "define i64 @other(i64 %x) {\n  %y = mul i64 %x, 10\n  ret i64 %y\n}\n",
@@ -142,9 +149,9 @@ def test_functions_that_lie_too_far_away_for_a_call_are_reached_by_a_jump() -> N
     c.munmap.argtypes = ctypes.c_void_p, ctypes.c_size_t
     for hint in (0x6000_0000, None):  # other libraries lie far above the first, and close to the second
         at = c.mmap(hint, mmap.PAGESIZE, 7, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0)
-        ctypes.memmove(at, b"\x48\x8d\x04\x7f\xc3", 5)  # 3 * x
+        ctypes.memmove(at, TRIPLE, len(TRIPLE))
         library = own([ENGINE.compile(OUTSIDE)], {"far": at}, ["f"])
-        assert (abs(library.addresses["f"] - at) < 1 << 31) == (hint is None)
+        assert (abs(library.addresses["f"] - at) < REACH) == (hint is None)
         assert ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(library.addresses["f"])(5) == 15
         c.munmap(at, mmap.PAGESIZE)
 
@@ -183,7 +190,7 @@ def test_a_missing_symbol_is_named() -> None:
     ],
 )
 def test_other_forms_are_left_to_llvm(texts: Sequence[str], reason: str) -> None:
-    with pytest.raises(elf.UnknownFormError, match=reason):
+    with pytest.raises(UnknownFormError, match=reason):
         elf.load([ENGINE.compile(text) for text in texts], GIVEN, ["f"])
 
 
@@ -193,10 +200,49 @@ def test_llvm_loads_files_of_another_form() -> None:
 
 @pytest.mark.parametrize("damage", [lambda code: b"", lambda code: code[:80], lambda code: b"\x7fELF\x01" + code[5:]])
 def test_other_files_than_object_files_are_refused(damage: Callable[[bytes], bytes]) -> None:
-    with pytest.raises(elf.UnknownFormError):
+    with pytest.raises(UnknownFormError):
         elf.load([damage(ENGINE.compile(TABLE))], {}, ["f"])
 
 
+def test_llvm_loads_all_files_if_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NNC_LOADER", "llvm")
+    engine = Engine()
+    monkeypatch.setattr(elf, "load", None)
+    assert not engine.is_apart and results(engine.link, TWO_FILES, {}) == [1, 11, 21, 31, 31, 11]
+    assert engine.made_for["llvm"] == engine.machine.llvm
+
+
 def test_other_systems_are_left_to_llvm() -> None:
-    assert elf.is_supported("linux", "x86_64")
-    assert not elf.is_supported("linux", "aarch64") and not elf.is_supported("darwin", "x86_64")
+    assert elf.is_supported("linux", "x86_64") and elf.is_supported("linux", "aarch64")
+    assert not elf.is_supported("linux", "ppc64le") and not elf.is_supported("darwin", "arm64")
+
+
+@pytest.mark.parametrize(
+    ("kind", "before", "here", "target", "after"),
+    [
+        (275, 0x90000000, 0x1FFC, 0x2004, 0xB0000000),  # adrp x0, 1 page ahead
+        (275, 0x90000003, 0x5000, 0x2004, 0xB0FFFFE3),  # adrp x3, 3 pages back
+        (277, 0x91000000, 0, 0x1234, 0x9108D000),  # add x0, x0, 0x234
+        (286, 0xF9400000, 0, 0x1238, 0xF9411C00),  # ldr x0, [x0, 0x238]
+        (299, 0x3DC00000, 0, 0x1230, 0x3DC08C00),  # ldr q0, [x0, 0x230]
+        (283, 0x94000000, 8, 16, 0x94000002),  # bl 8 ahead
+        (282, 0x14000000, 8, 4, 0x17FFFFFF),  # b 4 back
+        (312, 0xF9400042, 0, 0x3008, 0xF9400442),  # ldr x2, [x2, 8]
+    ],
+)
+def test_instructions_of_aarch64_get_their_targets(kind: int, before: int, here: int, target: int, after: int) -> None:
+    content = bytearray(here + 4)
+    struct.pack_into("<I", content, here, before)
+    FORMS["aarch64"].relocations[kind].write(content, here, target, 1 << 40)
+    assert hex(struct.unpack_from("<I", content, here)[0]) == hex(after)
+
+
+def test_loads_of_aarch64_from_odd_places_are_left_to_llvm() -> None:
+    with pytest.raises(UnknownFormError, match="not aligned to 8 bytes"):
+        FORMS["aarch64"].relocations[286].write(bytearray(4), 0, 0x1234, 0)
+
+
+def test_calls_of_aarch64_reach_128_mebibytes() -> None:
+    call = FORMS["aarch64"].relocations[283]
+    assert call.reaches(0, (1 << 27) - 4) and not call.reaches(0, 1 << 27)
+    assert struct.unpack("<II", FORMS["aarch64"].jump(-16)) == (0x58FFFF90, 0xD61F0200)  # ldr x16, 16 back; br x16

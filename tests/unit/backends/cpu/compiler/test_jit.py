@@ -379,6 +379,8 @@ def test_where_linux_does_not_tell_the_processor_llvm_does(tmp_path: Path, monke
     assert processor_facts(cpuinfo) == ""
     cpuinfo.write_text("processor\t: 0\nmodel name\t: Some\nflags\t: sse avx\n\nprocessor\t: 1\nflags\t: none\n")
     assert processor_facts(cpuinfo).splitlines()[1:] == ["model name\t: Some", "flags\t: sse avx"]
+    cpuinfo.write_text("processor\t: 0\nFeatures\t: fp asimd\nCPU part\t: 0xd0c\n\nprocessor\t: 1\n")
+    assert processor_facts(cpuinfo).splitlines()[1:] == ["Features\t: fp asimd", "CPU part\t: 0xd0c"]
     cpuinfo.write_text("model name\t: Some\n")
     monkeypatch.setattr("nnc.backends.cpu.compiler.engine.processor_facts", lambda: processor_facts(cpuinfo))
     engine = Engine()

@@ -24,8 +24,12 @@ from nnc.backends.cpu.compiler.object_cache import Objects
 from nnc.backends.cpu.compiler.runtime import Runtime
 from nnc.backends.cpu.threads import pool as pool_module
 from nnc.backends.cpu.threads.pool import Pool, is_supported, pool_text
+from nnc.backends.cpu.threads.team import STANDINS, TEAM_CALLS, TEAM_TEXT
 from nnc.backends.cpu.threads.threads import Openmp
+from nnc.backends.cpu.threads.waiting import SYSTEMS, waiting_of
+from nnc.base.options import chosen_loader, chosen_wait
 from nnc.device.targets.__init__ import X86
+from nnc.errors import ArgumentError
 from nnc.lower.kernels.native import Native
 from tests.unit.backends.cpu.threads.test_threads import PARTS, cover
 
@@ -301,22 +305,54 @@ print("parent", sums(10, 5))
 """
 
 
-def test_processes_fork_and_end_while_loops_run() -> None:
+@pytest.mark.parametrize("wait", ["futex", "condition"])
+def test_processes_fork_and_end_while_loops_run(wait: str) -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "NNC_WAIT": wait}
     run = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", PROCESS],
-        capture_output=True, text=True, timeout=60, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    )  # fmt: skip
+        [sys.executable, "-W", "ignore", "-c", PROCESS], capture_output=True, text=True, timeout=60, env=environment
+    )
     assert (run.returncode, run.stdout.splitlines(), run.stderr) == (0, ["child 100"] * 5 + ["parent 100"], "")
 
 
-@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
-def test_the_text_is_right_for_all_its_processors(machine: str) -> None:
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64", "AMD64", "arm64"])
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_the_text_is_right_for_all_its_processors(machine: str, system: str, monkeypatch: pytest.MonkeyPatch) -> None:
     llvm = importlib.import_module("llvmlite.binding")
-    module = llvm.parse_assembly(pool_text(X86.threads, machine))
-    module.verify()
-    assert "<" not in pool_text(X86.threads, machine)
+    for wait in ("futex", "condition"):
+        monkeypatch.setenv("NNC_WAIT", wait)
+        waiting = waiting_of(system, "aarch64")
+        text = pool_text(X86.threads, machine, TEAM_TEXT, waiting)
+        module = llvm.parse_assembly(text)
+        module.verify()
+        assert "<" not in text
+        called = {function.name for function in module.functions if function.is_declaration}
+        assert (
+            set(waiting.calls)
+            <= called
+            <= {*waiting.calls, *TEAM_CALLS, *STANDINS} | {name for name in called if name.startswith("llvm.")}
+        )
 
 
 def test_other_systems_have_no_pool() -> None:
-    assert not is_supported("win32", "AMD64") and not is_supported("darwin", "arm64")
-    assert not is_supported("linux", "ppc64le") and is_supported("linux", "aarch64")
+    assert not is_supported("linux", "ppc64le") and not is_supported("emscripten", "wasm32")
+    assert is_supported("linux", "aarch64") and is_supported("win32", "AMD64") and is_supported("darwin", "arm64")
+
+
+def test_threads_wait_by_locks_where_there_is_no_futex(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NNC_WAIT", "condition")
+    with pool_of(3) as (pool, jit):
+        sums = sums_in(jit)
+        assert "pthread_cond_wait" in jit.runtime.text and "syscall" not in jit.runtime.text
+        for pause in (0.0, 0.02, 0.0, 0.05, 0.01) * 6:  # workers fall asleep in the longer ones
+            assert sums(20, 64) == 20 * 63 * 32
+            time.sleep(pause)
+        pool.resize(2)
+        pool.resize(3)
+        assert sums(20, 64) == 20 * 63 * 32
+
+
+@pytest.mark.parametrize("name", ["NNC_WAIT", "NNC_LOADER"])
+def test_other_ways_to_wait_and_to_load_are_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(name, "magic")
+    with pytest.raises(ArgumentError, match=rf"{name}: 'magic' is no[\s\S]*Fix: choose one of"):
+        chosen_wait() if name == "NNC_WAIT" else chosen_loader()
