@@ -373,7 +373,7 @@ class _Left(dict[int, int]):
 
     def __missing__(self, s: int) -> int:
         position, first, readers = self._position, self._first, self._readers[s]
-        return 1 if len(readers) == 1 else sum([position[i] >= first for i in readers])  # who asks is one
+        return 1 if len(readers) == 1 else sum([position[i] >= first for i in readers])  # the one that runs
 
 
 class _Reordering(NamedTuple):
