@@ -232,7 +232,7 @@ def run_passes(graph: Graph, names: Sequence[str], options: Any = None, *, verif
     for step in pipeline:
         _check_needs(graph, step, lost)
         if step.concerns and graph.nodes is not looked_at:
-            looked_at, present = graph.nodes, {node.command for node in graph.walk()}
+            looked_at, present = graph.nodes, _commands(graph)
         concerned = not step.concerns or any(c in step.concerns or c.name in step.concerns for c in present)
         sweeps = Fact.NO_DEAD in step.ensures
         is_clean = sweeps and swept == (graph.nodes, graph.outputs)
@@ -242,6 +242,12 @@ def run_passes(graph: Graph, names: Sequence[str], options: Any = None, *, verif
             graph, count = _run(graph, step, options, verify, lost, count)
         swept = (graph.nodes, graph.outputs) if sweeps else swept
     return graph
+
+
+def _commands(graph: Graph) -> set[Command]:
+    """Returns the commands of a graph's nodes, those of sub-graphs included."""
+    found = {node.command for node in graph.nodes}
+    return found.union(*map(_commands, {inner for node in graph.nodes if node.graphs for inner in node.graphs}))
 
 
 def _leave(graph: Graph, options: Any) -> Graph:

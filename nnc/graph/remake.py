@@ -138,7 +138,8 @@ class Remake(NewGraph):
     def add(self, node: Node) -> None:
         """Appends a node."""
         self.nodes.append(node)
-        self.writers.update(dict.fromkeys(node.outputs, node))
+        for symbol in node.outputs:
+            self.writers[symbol] = node
 
     def make(self, name: str, *inputs: Symbol, **params: Any) -> Symbol:
         """Appends a command with one result, and returns that."""

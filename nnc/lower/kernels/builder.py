@@ -92,7 +92,7 @@ def literal(value: Any, dtype: DType) -> str:
         return f"0xH{int.from_bytes(number.tobytes(), 'little'):04X}"
     if dtype == dtypes.bfloat16:
         return str(int.from_bytes(number.tobytes(), "little"))
-    return f"0x{struct.unpack('<Q', struct.pack('<d', float(number)))[0]:016X}"
+    return f"0x{struct.pack('>d', number).hex().upper()}"
 
 
 @dataclass(slots=True)

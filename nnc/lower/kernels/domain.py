@@ -13,8 +13,8 @@ from functools import lru_cache
 from nnc.base.dtypes import DType
 from nnc.base.target import Target
 from nnc.commands.control import fused, unit
-from nnc.commands.properties import axes_of, element_as, is_placed, view_axes
-from nnc.commands.rules import Counted, Gathered, reduction
+from nnc.commands.properties import axes_of, is_placed, view_axes
+from nnc.commands.rules import Counted, Gathered, elements, reduction
 from nnc.graph import Command, Graph, Kernel, Node, Symbol
 from nnc.graph.kernels import kernels_for
 from nnc.graph.registry import REGISTRY
@@ -96,12 +96,12 @@ def is_view(node: Node) -> bool:
 
 def is_gather(node: Node) -> bool:
     """Whether the elements of a node are those of its first input at computed places."""
-    return element_as(node.command, Gathered) is not None
+    return isinstance(elements.get(node.command), Gathered)
 
 
 def is_counted(node: Node) -> bool:
     """Whether each element of a node is its own position along an axis."""
-    return element_as(node.command, Counted) is not None
+    return isinstance(elements.get(node.command), Counted)
 
 
 def keeps_order(node: Node) -> bool:
@@ -215,7 +215,8 @@ class Domain:
         if gone:
             for label in sorted(gone):  # the replacement is smaller, and stays by now
                 gone[label] = gone.get(gone[label], gone[label])
-            self._kinds = [tuple([gone.get(label, label) for label in labels]) for labels in self._kinds]
+            stays = gone.keys().isdisjoint
+            self._kinds = [x if stays(x) else tuple([gone.get(label, label) for label in x]) for x in self._kinds]
         return gone
 
     # -- growing -------------------------------------------------------------------------------------------------------

@@ -117,8 +117,8 @@ def overwrites(graph: Graph, domain: Domain) -> InPlace:
     pairs = [(i, j) for j, wanted in enumerate(form) for i, *given in inputs if tuple(given) == wanted]
     if not pairs or not domain.reduced:  # all is read and written in one iteration
         return InPlace(tuple(pairs))
-    plain, guarded = Phases.of(graph, domain), Phases.of(graph, domain, guarded=True)
-    for phases in (plain, guarded) if guarded.guards else (plain,):
+    guarded = Phases.of(graph, domain, guarded=True)
+    for phases in (Phases.of(graph, domain), guarded) if guarded.guards else (guarded,):
         pairs = _unread(graph, domain, phases, pairs)
     return InPlace(tuple(pairs))
 

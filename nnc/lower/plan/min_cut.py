@@ -6,8 +6,6 @@ graphs of networks it takes few phases, each linear in the number of arcs.
 
 from __future__ import annotations
 
-from collections import deque
-
 INFINITE = 1 << 60
 
 
@@ -57,44 +55,43 @@ class MinCut:
 
     def _levels(self, start: int, *, forwards: bool) -> list[int]:
         """Returns the distance of everything from `start`, along arcs with room, or against them; -1 where there is no way."""
-        levels = [-1] * len(self._arcs)
+        all_arcs, heads, room, turned = self._arcs, self._heads, self._room, not forwards
+        levels = [-1] * len(all_arcs)
         levels[start] = 0
-        queue = deque([start])
-        while queue:
-            tail = queue.popleft()
-            for arc in self._arcs[tail]:
-                head = self._heads[arc]
-                if levels[head] < 0 and self._room[arc if forwards else arc ^ 1]:
+        queue = [start]
+        for tail in queue:  # which grows meanwhile
+            for arc in all_arcs[tail]:
+                head = heads[arc]
+                if levels[head] < 0 and room[arc ^ turned]:
                     levels[head] = levels[tail] + 1
                     queue.append(head)
         return levels
 
     def _block(self, levels: list[int]) -> None:
         """Fills all shortest ways from the first terminal to the second."""
-        following = [0] * len(self._arcs)
+        all_arcs, heads, room, last = self._arcs, self._heads, self._room, self._second
+        following = [0] * len(all_arcs)
         way: list[int] = []
         at = self._first
         while True:
-            if at == self._second:
-                least = min(self._room[arc] for arc in way)
+            if at == last:
+                least = min([room[arc] for arc in way])
                 for arc in way:
-                    self._room[arc] -= least
-                    self._room[arc ^ 1] += least
-                full = next(i for i, arc in enumerate(way) if not self._room[arc])
-                at = self._heads[way[full] ^ 1]
+                    room[arc] -= least
+                    room[arc ^ 1] += least
+                full = next(i for i, arc in enumerate(way) if not room[arc])
+                at = heads[way[full] ^ 1]
                 del way[full:]
                 continue
-            arcs = self._arcs[at]
-            while following[at] < len(arcs):
-                arc = arcs[following[at]]
-                if self._room[arc] and levels[self._heads[arc]] == levels[at] + 1:
-                    break
-                following[at] += 1
-            if following[at] < len(arcs):
-                way.append(arcs[following[at]])
-                at = self._heads[way[-1]]
+            arcs, i, after = all_arcs[at], following[at], levels[at] + 1
+            while i < len(arcs) and not (room[arcs[i]] and levels[heads[arcs[i]]] == after):
+                i += 1
+            following[at] = i
+            if i < len(arcs):
+                way.append(arcs[i])
+                at = heads[arcs[i]]
             elif way:
-                at = self._heads[way.pop() ^ 1]
+                at = heads[way.pop() ^ 1]
                 following[at] += 1
             else:
                 return

@@ -372,8 +372,8 @@ class _Left(dict[int, int]):
         self._readers, self._position, self._first = placed.graph.readers, placed.position, first
 
     def __missing__(self, s: int) -> int:
-        position, first = self._position, self._first
-        return sum([position[i] >= first for i in self._readers[s]])
+        position, first, readers = self._position, self._first, self._readers[s]
+        return 1 if len(readers) == 1 else sum([position[i] >= first for i in readers])  # the one that runs
 
 
 class _Reordering(NamedTuple):

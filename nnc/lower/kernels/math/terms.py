@@ -159,7 +159,7 @@ def fma(x: Term, y: Term | Number, z: Term | Number) -> Term:
 
 
 def apart(name: str, x: Term, make: Callable[[Term], Sequence[Term]]) -> list[Term]:
-    """Returns what `make` makes of x, by a function that is compiled once: for long code that hardly ever runs."""
+    """Returns `make(x)`, computed by a function that is compiled once: for long code that hardly ever runs."""
     code, lanes = x.code, x.value.lanes
     if not code.calls:
         return list(make(x))

@@ -45,6 +45,7 @@ class FusionGroup:
     reads: int  # the symbols that its nodes read
     most: int  # the bytes of the largest result, of all readers
     count: int  # number of its commands, commands within units included
+    widest: int  # the first node with the largest operand or result of all
 
 
 class Grouping:
@@ -160,7 +161,7 @@ class Grouping:
         is_plain = not (self._sums >> i & 1 or self._gathers >> i & 1) and all(_shows_one(self.nodes[j]) for j in given)
         count = len(node.graphs[0].nodes) if node.graphs else 1
         return FusionGroup(
-            None, is_plain, [i], set(given), [i], views, 1 << i, self._read_by[i], reads, self._nbytes[i], count
+            None, is_plain, [i], set(given), [i], views, 1 << i, self._read_by[i], reads, self._nbytes[i], count, i
         )
 
     def _joined(self, group: FusionGroup, others: Iterable[FusionGroup]) -> FusionGroup | None:
@@ -244,10 +245,11 @@ class Grouping:
                 return None
             if self._gathers & members and self._gathers_from_itself([*nodes, *other.taken.union(mine.taken, *chains)]):
                 return None
-            if self._sums & members and not self._is_worthwhile(nodes, outputs, domain):
+            if self._sums & members and not self._is_worthwhile(nodes, outputs, domain, self._wider(other, mine)):
                 return None
         other.domain, other.is_plain = domain, is_plain
         other.nodes, other.outputs, other.members, other.reads, other.count = nodes, outputs, members, reads, count
+        other.widest = self._wider(other, mine)
         other.taken.update(mine.taken, *chains)
         other.views += mine.views
         other.readers |= mine.readers
@@ -314,13 +316,13 @@ class Grouping:
             for node in gathers
         )
 
-    def _is_worthwhile(self, nodes: Sequence[int], outputs: Sequence[int], domain: Domain) -> bool:
+    def _is_worthwhile(self, nodes: Sequence[int], outputs: Sequence[int], domain: Domain, widest: int) -> bool:
         """Whether one kernel is no slower than two: rows that are traversed again must stay in the cache."""
         reduced = domain.reduced
         length = math.prod([domain.sizes[label] for label in reduced])
         if length <= self.limits.column_elements:
             return True
-        axes = domain.axes(max([self._widest(j) for j in nodes], key=_size))
+        axes = domain.axes(self._widest(widest))
         last = next((label for label in reversed(axes) if label != UNIT), UNIT)
         return (last in reduced and length <= self.limits.row_elements) or self._is_gone_through_once(
             nodes, outputs, domain
@@ -333,6 +335,10 @@ class Grouping:
             node = self.nodes[i]
             found = self._largest[i] = max((*node.inputs, *node.outputs), key=_size)
         return found
+
+    def _wider(self, x: FusionGroup, y: FusionGroup) -> int:
+        """Returns the first node with the largest operand or result of two groups."""
+        return max(sorted((x.widest, y.widest)), key=lambda i: self._widest(i).spec.size)
 
     def _is_gone_through_once(self, nodes: Sequence[int], outputs: Sequence[int], domain: Domain) -> bool:
         """Whether no sum depends on another one, and no result that has elements for all summed ones depends on a sum."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -82,8 +81,7 @@ class Tiling(NamedTuple):
         return MatrixPlace(code.room(rows * step), step, self.wide.itemsize, self.wide)
 
 
-@dataclass(frozen=True)
-class Helpers:
+class Helpers(NamedTuple):
     """Multiplies matrices, and turns squares of numbers, by functions that all kernels share.
 
     Products differ mainly in where matrices lie, and LLVM takes longer to compile one product than most code around it; loops
