@@ -15,6 +15,8 @@ from types import MappingProxyType, TracebackType
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[2]
+GROUPS = Path("/sys/fs/cgroup")
+_PERIOD = 100_000  # microseconds, the system's own
 
 # The variables by which each library is kept to the instructions of a kind.
 CAPS: Mapping[str, Mapping[str, str]] = MappingProxyType(
@@ -33,11 +35,21 @@ CAPS: Mapping[str, Mapping[str, str]] = MappingProxyType(
 
 
 class Surroundings(NamedTuple):
-    """The conditions under which all frameworks run: the instructions they may use (a key of CAPS), busy processes, processors."""
+    """The conditions under which all frameworks run.
+
+    Attributes:
+        isa: the instructions they may use, a key of CAPS.
+        busy: processes on the same processors that never wait.
+        processors: how many they may run on.
+        beside: a library of whose threads another Python thread of the process makes use: "numpy", "torch"; "": none.
+        share: the processors' time that a control group allows them; 0: all.
+    """
 
     isa: str = ""
     busy: int = 0
     processors: int = 2
+    beside: str = ""
+    share: float = 0.0
 
 
 ALONE = Surroundings()
@@ -54,6 +66,31 @@ def busy_processes(surroundings: Surroundings) -> Iterator[None]:
         for process in busy:
             process.kill()
             process.wait()
+
+
+@contextmanager
+def control_group(share: float) -> Iterator[Path | None]:
+    """Makes a control group that allows so much processors' time; None where all is allowed.
+
+    Raises:
+        OSError: the system lets this process make none.
+    """
+    if not share:
+        yield None
+        return
+    is_old = (GROUPS / "cpu").is_dir()
+    folder = (GROUPS / "cpu" if is_old else GROUPS) / f"nnc-benchmark-{os.getpid()}"
+    folder.mkdir()
+    try:
+        quota = int(share * _PERIOD)
+        if is_old:
+            (folder / "cpu.cfs_period_us").write_text(str(_PERIOD))
+            (folder / "cpu.cfs_quota_us").write_text(str(quota))
+        else:
+            (folder / "cpu.max").write_text(f"{quota} {_PERIOD}")
+        yield folder
+    finally:
+        folder.rmdir()  # the system refuses it while a process is left
 
 
 @dataclass(frozen=True)
@@ -76,13 +113,21 @@ class WorkerError(Exception):
 class Process:
     """A worker and the pipe to it."""
 
-    def __init__(self, way: Way, family: str, cache: Path, timeout: float, surroundings: Surroundings = ALONE) -> None:
+    def __init__(
+        self,
+        way: Way,
+        family: str,
+        cache: Path,
+        timeout: float,
+        surroundings: Surroundings = ALONE,
+        group: Path | None = None,
+    ) -> None:
         self.way, self._timeout = way, timeout
         self._connection, theirs = multiprocessing.Pipe()
         cache.mkdir(parents=True, exist_ok=True)
         self._log = cache / "log"
         command = [sys.executable, "-m", "benchmarks.peers.worker", str(theirs.fileno()), way.framework, family]
-        command.append(str(surroundings.processors))
+        command += [str(surroundings.processors), surroundings.beside, str(group or "")]
         environment = worker_environment(way.threads, cache) | CAPS[surroundings.isa]
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
@@ -135,6 +180,7 @@ def worker_environment(threads: int, cache: Path) -> dict[str, str]:
 
 def describe_surroundings(surroundings: Surroundings) -> str:
     """Returns the surroundings in words."""
-    isa, busy, processors = surroundings
+    isa, busy, processors, beside, share = surroundings
     found = [f"instructions up to {isa}"] * bool(isa) + [f"beside {busy} busy processes"] * bool(busy)
+    found += [f"beside threads of {beside}"] * bool(beside) + [f"time of {share} processors"] * bool(share)
     return "; ".join([*found, f"{processors} processors"])

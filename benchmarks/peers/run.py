@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.peers.process import ALONE, Process, Surroundings, Way, WorkerError, busy_processes
+from benchmarks.peers.process import ALONE, Process, Surroundings, Way, WorkerError, busy_processes, control_group
 from benchmarks.peers.row import NDArray, Row
 
 PAUSE = 0.15  # seconds between turns, longer than the threads of OpenBLAS (105 ms here) and libgomp spin after their last work
@@ -55,6 +55,8 @@ class Figure:
     first: float  # the median, where it was measured several times
     memory: dict[str, int]
     scaled: int = 1
+    mean: float = 0.0  # seconds of a step
+    idle: float = 0.0  # seconds of processors' time after the last step
 
 
 @dataclass
@@ -112,11 +114,14 @@ def measure_group(rows: Sequence[Row], frameworks: Sequence[str], plan: Plan) ->
     family = rows[0].case.partition(".")[0]
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        group = stack.enter_context(control_group(plan.surroundings.share))
         workers: list[Process] = []
         for way in find_ways(rows[0], frameworks, plan):
             problem = missing(way.framework)
             if problem is None:
-                worker = stack.enter_context(Process(way, family, folder / way.name, plan.timeout, plan.surroundings))
+                worker = stack.enter_context(
+                    Process(way, family, folder / way.name, plan.timeout, plan.surroundings, group)
+                )
                 try:
                     worker.ask("start")
                     workers.append(worker)
@@ -202,6 +207,8 @@ def _measure(outcome: Outcome, workers: Sequence[Process], plan: Plan) -> None:
                 firsts[worker],
                 worker.ask("memory"),
                 row.parts.get(worker.way.framework, 1),
+                statistics.fmean(found) * scale,
+                worker.ask("idle") if not plan.surroundings.beside else 0.0,
             )
         )
 

@@ -1,6 +1,6 @@
 """A worker process: one framework, one family of rows, steps on request. It answers ("ok", value) or ("error", text).
 
-    python -m benchmarks.peers.worker CONNECTION FRAMEWORK FAMILY PROCESSORS
+    python -m benchmarks.peers.worker CONNECTION FRAMEWORK FAMILY PROCESSORS BESIDE GROUP
 
 Only the framework that it serves is imported, so its memory and its import time are that framework's alone.
 """
@@ -12,6 +12,7 @@ import inspect
 import os
 import resource
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable
@@ -24,6 +25,7 @@ import numpy as np
 from benchmarks.peers.instructions import used_instructions
 from benchmarks.peers.row import Case, NDArray, Row
 
+IDLE, IDLE_STEPS = 0.25, 3  # seconds, steps before
 STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
@@ -85,6 +87,14 @@ class Worker:
             if now >= end:
                 return times
 
+    def idle(self) -> float:
+        """Seconds of processors' time that the process takes after its last step, while nobody asks for anything."""
+        for _ in range(IDLE_STEPS):
+            self.step()
+        begin = time.process_time()
+        time.sleep(IDLE)
+        return time.process_time() - begin
+
     def memory(self) -> dict[str, int]:
         """Bytes: after the imports, now, and at most since `values`."""
         return {"imports": self.base, "now": read_memory("VmRSS"), "peak": read_memory("VmHWM")}
@@ -117,10 +127,25 @@ def pin(processors: int) -> None:
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:processors])
 
 
+def keep_busy(library: str) -> None:
+    """Lets another thread multiply matrices by a library, whose own threads share the work."""
+    multiply = importlib.import_module(library).matmul
+    make = importlib.import_module(library).ones
+    x = make((512, 512))
+
+    def work() -> None:
+        while True:
+            multiply(x, x)
+
+    threading.Thread(target=work, daemon=True).start()
+
+
 def main() -> None:
     """Serves requests until there are no more."""
-    number, framework, family, processors = sys.argv[1:]
+    number, framework, family, processors, beside, group = sys.argv[1:]
     pin(int(processors))
+    if group:
+        (Path(group) / "cgroup.procs").write_text(str(os.getpid()))
     with Connection(int(number)) as connection:
         worker: Worker | None = None
         while True:
@@ -131,6 +156,8 @@ def main() -> None:
             try:
                 if worker is None:
                     worker = Worker(framework, family)
+                    if beside:
+                        keep_busy(beside)
                 answer = worker.import_seconds if name == "start" else getattr(worker, name)(*arguments)
                 connection.send(("ok", answer))
             except Exception as error:

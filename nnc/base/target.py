@@ -47,6 +47,9 @@ class Threads(NamedTuple):
         parts_of_a_thread: parts into which a loop is cut for each thread.
         caller_pauses: pauses that a caller waits for a worker before it does the worker's part itself.
         worker_pauses: pauses that a worker waits for work before it sleeps.
+        look_pauses: pauses, a power of two, after which a worker asks whether it lost its processor since it asked before; then it
+            sleeps at once.
+        short_looks: how often it then sleeps after as many pauses again, before it waits for long.
     """
 
     moved_part_bytes: int = 1 << 17
@@ -54,9 +57,12 @@ class Threads(NamedTuple):
     parts_of_a_thread: int = 16  # with 4, a product of 28 panels took a fifth longer: the last part was an eighth of it
     # 0.2 ms with 26 ns for a pause: a worker that takes much longer may have lost its processor
     caller_pauses: int = 8000
-    # 2 ms, as libgomp's threads: a worker that sleeps is often woken on its caller's processor and stays there for a tick
+    # 1.8 ms, as libgomp's threads: a worker that sleeps is often woken on its caller's processor and stays there for a tick
     # of 4 ms. Offering the processor meanwhile (sched_yield) is worse: Linux takes a whole slice of time from the caller
-    worker_pauses: int = 80_000
+    worker_pauses: int = 70_000
+    # 50 µs. A worker that waits longer beside other processes takes their time, and its own later
+    look_pauses: int = 2048
+    short_looks: int = 64
 
 
 class Schedule(NamedTuple):

@@ -105,7 +105,9 @@ def test_first_calls_are_medians_of_several_processes(monkeypatch: pytest.Monkey
 
         def ask(self, name: str, *arguments: object) -> Any:
             if name != "first":
-                return {"start": 0.0, "values": [], "run": [1.0], "memory": {}, "instructions": "any"}[name]
+                return {"start": 0.0, "values": [], "run": [1.0], "memory": {}, "instructions": "any", "idle": 0.0}[
+                    name
+                ]
             is_kept = self.cache in self.used
             self.used.append(self.cache)
             fresh = len({cache for cache in self.used if cache.name.startswith(self.way.name)})
@@ -133,7 +135,8 @@ def test_a_peer_that_is_close_is_timed_longer(jax: float, turns: int, monkeypatc
         def ask(self, name: str, *arguments: object) -> Any:
             asked[self.way.framework] += name == "run"
             step = {"nnc": 1.0, "jax": jax, "numpy": 2.0}[self.way.framework]
-            known = {"start": 0.0, "first": (0.0, []), "values": [], "run": [step], "memory": {}, "instructions": "any"}
+            known = {"start": 0.0, "first": (0.0, []), "values": [], "run": [step]}
+            known |= {"memory": {}, "instructions": "any", "idle": 0.0}
             return known[name]
 
     monkeypatch.setattr(run, "Process", Fake)

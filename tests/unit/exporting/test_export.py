@@ -81,7 +81,13 @@ def test_threads_share_loops_and_end(tmp_path: Path) -> None:
 
     exported = check(tmp_path / "out", f, x, w, threads=3)
     assert exported.threads == 3
-    assert unresolved(tmp_path / "out") <= ALLOWED | {"pthread_create", "pthread_join", "syscall", "sched_yield"}
+    assert unresolved(tmp_path / "out") <= ALLOWED | {
+        "pthread_create",
+        "pthread_join",
+        "syscall",
+        "sched_yield",
+        "getrusage",
+    }
     build(tmp_path / "out", "program", "-DSTART=program_start", "-DSTOP=program_stop", "-fsanitize=address,undefined")
     found = run(tmp_path / "out-built" / "caller", exported, (x, w))
     for a, b in zip(in_python(f, (x, w)), found, strict=True):

@@ -4,6 +4,10 @@ OpenMP's loops end when every thread of the team has arrived. Where other proces
 of the scheduler for each loop, and a program has hundreds. Here a loop is cut into parts, which the caller and the workers claim
 one by one: a worker that comes late finds nothing left, and the caller waits only for parts that workers have claimed.
 
+A worker looks out for the next job for a while before it sleeps. Beside other processes that costs more than it brings: the system
+counts the time, and takes the processor away amid a part that the caller then waits for. So a worker that lost its processor since
+it asked the system before sleeps at once, and looks out for short times only until it has kept it for a while.
+
 There is one job at a time. A thread that finds the pool taken, as a loop within a part does, runs its loop alone.
 
     job       begins with the word [generation: 32 | left: 16 | first: 16], which is changed by read-modify-write operations only.
@@ -155,6 +159,8 @@ def pool_text(
         "MOST_PARTS": _MOST_PARTS,
         "CALLER_PAUSES": threads.caller_pauses,
         "WORKER_PAUSES": threads.worker_pauses,
+        "LOOK_MASK": threads.look_pauses - 1,
+        "SHORT_LOOKS": threads.short_looks,
     }.items():
         text = text.replace(f"<{name}>", str(value))
     return text
@@ -320,6 +326,10 @@ define internal void @nnc.part(ptr %fn, ptr %args, i64 %share, i64 %rest, i64 %p
 
 define void @nnc_work(i32 %number) nounwind {
 entry:
+  %lost = alloca i64, align 8
+  %short = alloca i64, align 8
+  store i64 0, ptr %lost
+  store i64 0, ptr %short
   %came = atomicrmw add ptr @nnc_workers, i32 1 seq_cst
   br label %busy
 busy:
@@ -362,6 +372,27 @@ tell:
   call void @nnc.rouse(ptr @nnc.done, ptr @nnc.finished, i64 1)
   br label %busy
 idle:
+  %in.look = and i64 %pauses, <LOOK_MASK>
+  %look.ends = icmp eq i64 %in.look, <LOOK_MASK>
+  br i1 %look.ends, label %ask, label %keep
+ask:
+  %times = call i64 @nnc.losses()
+  %times.before = load i64, ptr %lost
+  store i64 %times, ptr %lost
+  %kept = icmp eq i64 %times, %times.before
+  br i1 %kept, label %calm, label %crowded
+crowded:
+  store i64 <SHORT_LOOKS>, ptr %short
+  br label %sleep
+calm:
+  %shorts = load i64, ptr %short
+  %none.short = icmp eq i64 %shorts, 0
+  br i1 %none.short, label %keep, label %one.less
+one.less:
+  %fewer = sub i64 %shorts, 1
+  store i64 %fewer, ptr %short
+  br label %sleep
+keep:
   %soon = icmp ult i64 %pauses, <WORKER_PAUSES>
   br i1 %soon, label %spin, label %sleep
 spin:

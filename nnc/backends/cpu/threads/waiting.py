@@ -2,6 +2,7 @@
 
     nnc.rest(word, condition, seen)     sleeps where the word is still `seen`; it may return early
     nnc.rouse(word, condition, count)   wakes those up that sleep on the word: `count` of them at least
+    nnc.losses()                        how often the system took the processor from this thread, where it tells threads: on Linux
 
 A thread that changes a word calls `rouse` afterwards. Sleepers of one condition are woken together, so each word has its own.
 """
@@ -24,7 +25,7 @@ CONDITIONS = (
 
 
 class WaitingText(NamedTuple):
-    """Text that defines `nnc.rest`, `nnc.rouse` and `nnc.yield`, and the C functions that it calls."""
+    """Text that defines `nnc.rest`, `nnc.rouse`, `nnc.yield` and `nnc.losses`, and the C functions that it calls."""
 
     text: str
     calls: tuple[str, ...]
@@ -33,6 +34,7 @@ class WaitingText(NamedTuple):
 _FUTEX = """
 declare i64 @syscall(i64, ...)
 declare i32 @sched_yield()
+declare i32 @getrusage(i32, ptr)
 
 define internal void @nnc.rest(ptr %word, ptr %condition, i32 %seen) nounwind {
   %value = zext i32 %seen to i64
@@ -48,6 +50,14 @@ define internal void @nnc.rouse(ptr %word, ptr %condition, i64 %count) nounwind 
 define internal void @nnc.yield() nounwind {
   %yielded = call i32 @sched_yield()
   ret void
+}
+
+define internal i64 @nnc.losses() nounwind {
+  %usage = alloca [18 x i64], align 8 ; struct rusage of this thread: its last word counts them
+  %asked = call i32 @getrusage(i32 1, ptr %usage)
+  %at = getelementptr i64, ptr %usage, i64 17
+  %times = load i64, ptr %at
+  ret i64 %times
 }
 """
 
@@ -78,6 +88,10 @@ define internal void @nnc.rouse(ptr %word, ptr %condition, i64 %count) nounwind 
 define internal void @nnc.yield() nounwind {
   %yielded = call i32 @<YIELD>()
   ret void
+}
+
+define internal i64 @nnc.losses() nounwind {
+  ret i64 0
 }
 """
 
@@ -137,5 +151,5 @@ def waiting_of(system: str = sys.platform, machine: str | None = None) -> Waitin
     if system == "linux" and chosen_wait() != "condition":
         number = _FUTEX_CALLS[machine or platform.machine()]
         unused = "".join(f"@nnc.{name} = internal global i32 0\n" for name in CONDITIONS)
-        return WaitingText(unused + _FUTEX.replace("<FUTEX>", str(number)), ("syscall", "sched_yield"))
+        return WaitingText(unused + _FUTEX.replace("<FUTEX>", str(number)), ("syscall", "sched_yield", "getrusage"))
     return _LOCKS[system].waiting()

@@ -18,6 +18,7 @@ import pytest
 
 import nnc
 import nnc.numpy as nnp
+from nnc.backends.cpu.compiler import runtime as runtime_module
 from nnc.backends.cpu.compiler.engine import Engine
 from nnc.backends.cpu.compiler.jit import Jit
 from nnc.backends.cpu.compiler.object_cache import Objects
@@ -28,6 +29,7 @@ from nnc.backends.cpu.threads.team import STANDINS, TEAM_CALLS, TEAM_TEXT
 from nnc.backends.cpu.threads.threads import Openmp
 from nnc.backends.cpu.threads.waiting import SYSTEMS, waiting_of
 from nnc.base.options import chosen_loader, chosen_wait
+from nnc.base.target import Threads
 from nnc.device.targets.__init__ import X86
 from nnc.errors import ArgumentError
 from nnc.lower.kernels.native import Native
@@ -230,6 +232,37 @@ def test_workers_come_whether_they_slept_or_not(threads: int) -> None:
         for pause in (*pauses, 0.02):
             time.sleep(pause)
             assert meet(threads)
+
+
+# The system's answer: a thread lost its processor since the last question, each time or never.
+COUNTED = """\
+@counted = internal global i64 0
+define internal i32 @getrusage(i32 %who, ptr %usage) {{
+  %count = atomicrmw add ptr @counted, i64 {step} seq_cst
+  %last = getelementptr i64, ptr %usage, i64 17
+  store i64 %count, ptr %last
+  ret i32 0
+}}
+"""
+
+
+@pytest.mark.parametrize("loses", [True, False])
+def test_a_worker_that_lost_its_processor_sleeps_at_once(loses: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def text(threads: Threads, more: str) -> str:
+        patient = pool_text(threads._replace(worker_pauses=1 << 40), more=more)
+        return patient.replace("declare i32 @getrusage(i32, ptr)", COUNTED.format(step=int(loses)))
+
+    monkeypatch.setattr(runtime_module, "pool_text", text)
+    with pool_of(2) as (_, jit):
+        meet = meeting_in(jit)
+        for _ in range(20):
+            assert meet(2)
+        time.sleep(0.01)
+        begin = time.process_time()
+        time.sleep(0.3)
+        seconds = time.process_time() - begin
+        assert meet(2)
+    assert seconds < 0.005 if loses else seconds > 0.005  # the other one spins for as long as the system lets it
 
 
 def test_workers_come_and_go_while_loops_run() -> None:
