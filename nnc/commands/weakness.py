@@ -21,6 +21,8 @@ _STRONG = frozenset({"argmax", "argmin", "argsort", "convert", "fit", "pure_call
 
 _NUMBERS = MappingProxyType({"gather": 1, "dynamic_slice": 1, "scatter": 2, "dynamic_update_slice": 2})
 """How many operands of a command come before its indices."""
+_RESULTS = MappingProxyType({"top_k": 1})
+"""How many results of a command come before places."""
 
 
 def with_inherited_weakness(
@@ -59,7 +61,8 @@ def inherited_weakness(
     if not all(kinds):
         return strong
     if not floats:
-        return [bool(kinds) and dtypes.is_integer(spec.dtype) for spec in results]
+        count = _RESULTS.get(command.name, len(results))
+        return [bool(kinds) and i < count and dtypes.is_integer(spec.dtype) for i, spec in enumerate(results)]
     is_wide = any(kind is not dtypes.NUMBER and _dtype(x) in _WIDE for x, kind in zip(floats, kinds, strict=True))
     weak: dtypes.Weakness = True if is_wide else dtypes.NUMBER
     return [dtypes.is_inexact(spec.dtype) and (weak if spec.dtype in _WIDE else True) for spec in results]

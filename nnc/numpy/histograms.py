@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from builtins import range as builtin_range
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ from nnc.typing import ArrayLike
 __all__ = ["histogram", "histogram2d", "histogram_bin_edges", "histogramdd"]
 
 
-@keeps_weakness
+@partial(keeps_weakness, counts=True)
 def histogram_bin_edges(x: ArrayLike, bins: ArrayLike | str = 10, range: ArrayLike | None = None) -> Array:
     """Returns the edges of `bins` equal bins from the least to the greatest element, or over `range`; or `bins` itself.
 
@@ -95,7 +96,7 @@ def _bin_of(x: Array, edges: Array) -> Array:
     return el.where(el.equal(x, edges[-1]), edges.spec.size - 1, place)
 
 
-@keeps_weakness
+@partial(keeps_weakness, counts=True)
 def histogram(
     x: ArrayLike,
     bins: ArrayLike | str = 10,
@@ -129,7 +130,7 @@ def histogram(
     return counts, edges
 
 
-@keeps_weakness
+@partial(keeps_weakness, counts=True)
 def histogramdd(
     sample: ArrayLike,
     bins: ArrayLike | str = 10,
@@ -186,7 +187,7 @@ def _for_each_axis(name: str, value: Any, ndim: int, several: bool) -> Sequence[
     return list(value)
 
 
-@keeps_weakness
+@partial(keeps_weakness, counts=True)
 def histogram2d(
     x: ArrayLike,
     y: ArrayLike,

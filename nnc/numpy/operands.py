@@ -224,21 +224,23 @@ def ravel_for(axis: int | None, x: Array) -> tuple[Array, int]:
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def keeps_weakness(function: F) -> F:
-    """Lets a function of weak floats compute them in 64 bits, and makes its float results weak. The function is `spelled`.
+def keeps_weakness(function: F, counts: bool = False) -> F:
+    """Lets a function of weak floats compute them in 64 bits, and makes its results weak, integers of weak integers too. The
+    function is `spelled`.
 
     Elementwise functions and commands do so by themselves. This is for functions that convert their operands, or join them with
     constants.
 
     Args:
         function: its first argument is an operand, and so are the arrays among the others; numbers there are settings.
+        counts: whether its integers are counts, places or exponents, which are strong.
     """
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
             weak = _weakness_of_results(args, kwargs)
-            return _in_64_bits(function, weak, args, kwargs) if weak else function(*args, **kwargs)
+            return _in_64_bits(function, weak, args, kwargs, counts) if weak else function(*args, **kwargs)
         except TypeError as error:
             other = arguments_misfit(error, function, function.__name__, args, kwargs)
             if other is None:
@@ -248,14 +250,23 @@ def keeps_weakness(function: F) -> F:
     return spelled(cast(F, call))
 
 
-def _in_64_bits(function: Any, weak: dtypes.Weakness, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Returns the result of a function of weak operands, with weak floats."""
+def _in_64_bits(
+    function: Any, weak: dtypes.Weakness, args: tuple[Any, ...], kwargs: dict[str, Any], counts: bool
+) -> Any:
+    """Returns the result of a function of weak operands, with weak floats, and weak integers unless it counts."""
     first, *rest = _array(args[0]), *map(_strong, args[1:])
     named = {name: _strong(x) for name, x in kwargs.items()}
     result = call_function(function, (first, *rest), named)
     if not _is_float(first) and any(map(_is_float, tree.leaves(result))):  # a formula of integers has 64 bits, too
         result = function(_in_float64(first), *rest, **named)
-    return tree.map(lambda x: with_weakness(x, weak) if _is_float(x) else x, result)
+
+    def weakened(x: Any) -> Any:
+        if _is_float(x):
+            return with_weakness(x, weak)
+        is_number = isinstance(x, ArrayMethods) and dtypes.is_integer(x.dtype) and not counts
+        return with_weakness(x, True) if is_number else x
+
+    return tree.map(weakened, result)
 
 
 def _is_weak(x: Any) -> bool:
@@ -287,7 +298,7 @@ def _weakness_of_results(args: Sequence[Any], kwargs: dict[str, Any]) -> dtypes.
         own = getattr(x, "weak", isinstance(x, (np.float64, np.complex128)))
         if place >= len(first) and isinstance(x, np.generic) and own:
             continue  # a setting
-        if not own and (not has_floats or dtypes.is_inexact(x.dtype)):
+        if not own and not dtypes.is_bool(x.dtype) and (not has_floats or dtypes.is_inexact(x.dtype)):
             return False
         if own is True and x.dtype in WIDE:
             weak = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -53,7 +54,7 @@ def modf(x: ArrayLike, /) -> tuple[Array, Array]:
     return el.copysign(el.where(el.isinf(x), 0, x - whole), x), whole
 
 
-@keeps_weakness
+@partial(keeps_weakness, counts=True)
 def frexp(x: ArrayLike, /) -> tuple[Array, Array]:
     """Returns the mantissa, from 0.5 to 1, and the exponent (int32) of `x` = mantissa · 2**exponent; 0 of 0.
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -190,7 +191,7 @@ def sort_complex(x: ArrayLike) -> Array:
     return sort(x.astype(dtypes.complex_dtype(x.spec.dtype)))
 
 
-@keeps_weakness
+@partial(keeps_weakness, counts=True)
 def top_k(x: ArrayLike, k: int, *, axis: int = -1) -> tuple[Array, Array]:
     """Returns the `k` largest elements along `axis`, in falling order, and their indices.
 
@@ -447,7 +448,7 @@ def put(x: ArrayLike, ind: ArrayLike, v: ArrayLike, *, mode: str = "error", inpl
     return manipulation.reshape(manipulation.ravel(x).at[places].set(news, mode=mode), x.spec.shape)
 
 
-@spelled
+@keeps_weakness
 def place(x: ArrayLike, mask: ArrayLike, vals: ArrayLike, *, inplace: bool = False) -> Array:
     """Returns `x` with the elements where `mask` is true replaced by `vals`, one after the other, repeated as needed.
 

@@ -260,3 +260,36 @@ def test_copies_made_by_array_are_strong(number: complex) -> None:
     x = nnp.stack([number])
     for y in (nnp.array(x), nnc.compile(nnp.array)(x), nnc.vmap(nnp.array)(x), nnc.compile(lambda: nnp.array(x))()):
         assert not y.weak and y.dtype == x.dtype == y.spec.dtype
+
+
+MOVED: dict[str, Callable[[Any], Any]] = {  # numbers of the operand, and others that are written beside them
+    "pad": lambda x: nnp.pad(x, 1),
+    "tril": lambda x: nnp.tril(x[None]),
+    "triu": lambda x: nnp.triu(x[None], 1),
+    "diag": nnp.diag,
+    "diagflat": nnp.diagflat,
+    "insert": lambda x: nnp.insert(x, 1, 5),
+    "piecewise": lambda x: nnp.piecewise(x, [x > 1], [lambda y: y * 2, 3]),
+    "place": lambda x: nnp.place(x, x > 1, x[:1]),
+    "put": lambda x: nnp.put(x, [1], 5),
+    "polyadd": lambda x: nnp.polyadd(x, x),
+    "nanmax": nnp.nanmax,
+}
+
+
+@pytest.mark.parametrize("name", MOVED)
+@pytest.mark.parametrize("number", [2, 2.0])
+def test_moved_weak_integers_and_floats_stay_weak(name: str, number: float) -> None:
+    x = nnp.stack([number, 0 * number, number])
+    for run in (lambda f: f, nnc.compile):
+        y = run(MOVED[name])(x)
+        assert y.weak and (y * nnp.ones((), "float16")).dtype == "float16"
+        if isinstance(number, int):
+            assert (y * nnp.ones((), "int8")).dtype == "int8"
+    strong = MOVED[name](nnp.asarray([2, 0, 2], "int32"))
+    assert not strong.weak and strong.dtype == "int32"
+
+
+def test_places_and_exponents_of_weak_numbers_are_strong() -> None:
+    assert not nnp.top_k(nnp.stack([2, 3]), 1)[1].weak
+    assert not nnp.frexp(nnp.stack([2.0, 3.0]))[1].weak
