@@ -11,12 +11,32 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar, Token
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from nnc.base.source import SourceLine
 
 if TYPE_CHECKING:
     from nnc.base.options import Options
+
+
+class TracedCall(Protocol):
+    """The call for which a compiled function is traced.
+
+    Attributes:
+        has_freed_numbers: whether numbers in fields of dataclasses are operands.
+        is_running: whether the user's function runs now.
+    """
+
+    has_freed_numbers: bool
+    is_running: bool
+
+    def argument(self, position: int, count: int) -> tuple[str, Any]:
+        """Returns the path and value of an argument; an empty path where there is none.
+
+        Args:
+            position: the position of an input of the trace.
+            count: how many inputs the trace has.
+        """
 
 
 class Context(NamedTuple):
@@ -45,7 +65,7 @@ class Context(NamedTuple):
     modes: frozenset[Any] = frozenset()
     device: Any = None
     program: Options | None = None
-    call: Any = None
+    call: TracedCall | None = None
     axes: tuple[Any, ...] = ()
     dual: int = 0
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from functools import partial, update_wrapper
-from typing import Any, Concatenate, Generic, NamedTuple, Self, overload
+from typing import Any, Concatenate, Generic, NamedTuple, Protocol, Self, overload
 
 from nnc.array.array import as_value
 from nnc.array.promote import promotion_watch
@@ -282,7 +282,14 @@ def _run_eagerly(call: Call) -> Any:
     return flat.build_result(list(map(as_value, outputs)))
 
 
-def recorder_of(leaves: Iterable[Any]) -> Any:
+class CallRecorder(Protocol):
+    """A dynamic graph, within which a compiled function is one operation (nnc.compiled.dynamic)."""
+
+    def evaluate(self, fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Calls the function within the graph."""
+
+
+def recorder_of(leaves: Iterable[Any]) -> CallRecorder | None:
     """Returns the dynamic graph whose variables are among `leaves`, if they hold no other traced values."""
     owners = {id(leaf.owner): leaf.owner for leaf in leaves if isinstance(leaf, Tracer)}
     owner = next(iter(owners.values())) if len(owners) == 1 else None

@@ -17,7 +17,7 @@ from nnc.array.array import Array
 from nnc.array.device_array import DeviceArray
 from nnc.array.promote import as_operand, is_weak
 from nnc.base import dtypes
-from nnc.base.context import get_context
+from nnc.base.context import TracedCall, get_context
 from nnc.device import CPU
 from nnc.errors import ArgumentError, ArgumentTypeError, DeviceError, NncError, user_error
 from nnc.graph import TensorSpec
@@ -78,7 +78,7 @@ class Key(NamedTuple):
 
 
 @dataclass(slots=True)
-class Call:
+class Call(TracedCall):
     """One call: its arrays, and its other arguments.
 
     `has_freed_numbers` says that numbers in fields of dataclasses are operands (nnc.compiled.freed_numbers), `is_running` that the
@@ -92,6 +92,14 @@ class Call:
     arguments: FlatTree
     has_freed_numbers: bool = False
     is_running: bool = False
+
+    def argument(self, position: int, count: int) -> tuple[str, Any]:
+        """Returns the path and value of the argument that is an input of the trace; an empty path where it is captured."""
+        where = self.arguments.where
+        if count > len(where):
+            return "", None
+        place = where[position]
+        return self.key.paths(self.signature.fun)[place], self.arguments.leaves[place]
 
     def flat_function(self) -> FlatFunction:
         """Returns the function of the call's dynamic leaves, with its static arguments filled in."""

@@ -67,9 +67,8 @@ def _static(tracer: Any) -> tuple[str, str]:
     inputs = tracer.owner.builder.inputs if symbol is not None else ()
     if call is None or symbol not in inputs:
         return "declare arguments that are no arrays with static_argnums", ""
-    place = call.arguments.where[[*inputs].index(symbol)] if len(inputs) <= len(call.arguments.where) else -1
-    name = call.key.paths(call.signature.fun)[place] if place >= 0 else ""
-    if not name.isidentifier() or not isinstance(call.arguments.leaves[place], int):
+    name, value = call.argument([*inputs].index(symbol), len(inputs))
+    if not name.isidentifier() or not isinstance(value, int):
         return "declare arguments that are no arrays with static_argnums", ""
     return f"declare {name} static, with nnc.compile(..., static_argnames={name!r})", name
 
