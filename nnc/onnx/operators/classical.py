@@ -25,7 +25,7 @@ def as_floats(x: Any) -> Any:
 
 
 def _softmax_zero(x: Any) -> Any:
-    """A softmax in which scores of 0 get none, but for what their neighbours share out."""
+    """A softmax in which scores of 0 get none, but the share that the others leave."""
     largest = nnp.max(x, axis=-1, keepdims=True)
     parts = nnp.where(nnp.abs(x) > SMALL, nnp.exp(x - largest), x * nnp.exp(-largest))
     total = nnp.sum(parts, axis=-1, keepdims=True)

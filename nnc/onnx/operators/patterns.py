@@ -30,7 +30,7 @@ class Pattern:
     """A compiled pattern.
 
     Raises:
-        ValueError: the pattern cannot be read, or has what RE2 has not, such as references to groups.
+        ValueError: the pattern cannot be read, or has parts that RE2 lacks, such as references to groups.
     """
 
     def __init__(self, text: str) -> None:
@@ -99,7 +99,7 @@ class Pattern:
         if kind in (kinds.MAX_REPEAT, kinds.MIN_REPEAT):
             least, most, inner = value
             return self._repeat(least, most, inner, then, depth)
-        raise ValueError(f"the pattern {self._text!r:.80} has {str(kind).lower()}, which RE2 has not")
+        raise ValueError(f"the pattern {self._text!r:.80} has {str(kind).lower()}, which RE2 lacks")
 
     def _repeat(self, least: int, most: Any, inner: Any, then: int, depth: int) -> int:
         if most is kinds.MAXREPEAT:

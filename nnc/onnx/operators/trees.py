@@ -144,7 +144,7 @@ def regressor(node: Node, x: Any) -> Any:
 
 @operator("TreeEnsembleClassifier", domain=ML)
 def classifier(node: Node, x: Any) -> Any:
-    """Of two classes the weights may be those of one alone; its score decides then."""
+    """The weights of two classes may be those of one alone; its score decides then."""
     x, ids = as_floats(x), node.attributes["class_ids"]
     classes = node.attributes.get("classlabels_int64s") or node.attributes.get("classlabels_strings")
     if not classes:

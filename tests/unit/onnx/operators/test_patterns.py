@@ -1,4 +1,4 @@
-"""Patterns match what Python's `re` matches, in linear time."""
+"""Patterns match the same texts as with Python's `re`, in linear time."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ def test_texts_from_which_re_never_returns_take_no_time() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (r"(a)\1", "groupref, which RE2 has not"), ("(?=a)a", "assert, which RE2 has not"), ("(", "cannot be read"),
+        (r"(a)\1", "groupref, which RE2 lacks"), ("(?=a)a", "assert, which RE2 lacks"), ("(", "cannot be read"),
         ("(a{1000}){1000}", "more than 10000 states"), ("(" * 150 + ")" * 150, "deep within each other"),
     ],
 )  # fmt: skip
-def test_what_is_none_of_re2_is_refused(text: str, message: str) -> None:
+def test_parts_that_re2_lacks_are_refused(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Pattern(text)

@@ -189,7 +189,7 @@ class _ConvolutionSums(NamedTuple):
 
     @property
     def boxes(self) -> int:
-        """How many products compute it where the operands lie."""
+        """The number of products that compute it where the operands lie."""
         return math.prod(map(len, self.cut))
 
 
