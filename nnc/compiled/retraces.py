@@ -17,7 +17,7 @@ from types import CodeType, FunctionType, MethodType
 from typing import Any, NamedTuple
 
 from nnc.base.context import get_context
-from nnc.base.source import SourceLine, user_source
+from nnc.base.source import SourceLine, is_internal, user_source
 from nnc.compiled.signature import Identity, Key, is_spec, shown_spec
 from nnc.errors import RetraceWarning
 from nnc.errors.errors import shorten
@@ -185,12 +185,15 @@ _ORIGINS_SEEN = _Origins()
 
 def note_first_trace(name: str, fun: Fun) -> Any:
     """Counts the first trace of a compiled function; warns where many functions made of the same code were traced at the same
-    line.
+    line. Functions of nnc alone, such as those of imported models, are none that a user could make once.
 
     Returns:
         the argument for `note_reuse` once the function is called again.
     """
-    origin = tuple(_codes(fun)), user_source()
+    codes = tuple(_codes(fun))
+    origin = codes, user_source()
+    if all(isinstance(code, tuple) and is_internal(code[0].co_filename) for code in codes):
+        return origin
     with _ORIGINS_SEEN.lock:
         counts = _ORIGINS_SEEN.counts
         count = counts[origin] = counts.get(origin, 0) + 1

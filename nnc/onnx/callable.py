@@ -12,7 +12,7 @@ import numpy as np
 import nnc
 from nnc.array.array import Array
 from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError, TraceError, user_error
-from nnc.onnx.model import WHERE, Model, ModelGraph, Node, Value, needed, read_model
+from nnc.onnx.model import WHERE, Model, ModelGraph, Node, Value, damaged, needed, read_model
 from nnc.onnx.run import Named, OwnWeights, Runner, Values, has_definition
 from nnc.onnx.values import InputsNeeded, ValueNeeded, is_known, nnc_has
 from nnc.trace.core.tracer import Tracer
@@ -142,7 +142,11 @@ class OnnxFunction:
                 self._usual[specs] = fixed, sorted(fixed)
             return list(found)
         self._note(f"node by node: {_call_text(given)}")
-        return [named.value for named in self._tracer.run(params, given, hosts)]
+        try:
+            return [named.value for named in self._tracer.run(params, given, hosts)]
+        except InputsNeeded as request:  # nodes that run one by one know all values but those that are missing
+            problem = f"{request.node.title} cannot run: {request.what} is missing."
+            raise damaged(problem) from None
 
     def defines(self, node: Node) -> bool:
         """Whether the model or the standard defines the operator of a node by other operators."""

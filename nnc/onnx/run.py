@@ -14,8 +14,9 @@ import onnx
 from onnx import helper
 
 import nnc
-from nnc.base.context import activity, set_context
+from nnc.base.context import activity
 from nnc.errors import FileFormatError, NncError, UnsupportedError, user_error
+from nnc.numpy.operands import at_once
 from nnc.onnx.model import DEEPEST, WHERE, Function, Model, ModelGraph, Node, body_of, needed, versions_of
 from nnc.onnx.operators.families import find
 from nnc.onnx.values import InputsNeeded, ValueNeeded, as_known, check_known, is_known, nnc_has
@@ -135,6 +136,9 @@ class Runner:
                 ) from None
             except NncError:
                 raise
+            except NotImplementedError as error:
+                fix = "write the model with another version of the operators."
+                raise user_error(UnsupportedError, WHERE, f"{node.title}: nnc has no {error}.", fix=fix) from None
             except (
                 KeyError,
                 IndexError,
@@ -161,7 +165,7 @@ class Runner:
         if bodies:
             node = node._replace(attributes=MappingProxyType({**node.attributes, **bodies}))
         elif all(map(is_known, operands)) and self._may_be_folded(node, function, operands):
-            with set_context(staging=None):
+            with at_once():
                 found = _several(function(node, *operands))
             return list(map(as_known, found))
         return _several(function(node, *map(self._own.copy_of, operands)))
@@ -185,7 +189,7 @@ class Runner:
         held = sum(_nbytes(operand) for operand in operands)
         if node.operator not in _GROWING or any(_is_host(operand) for operand in operands):
             return True
-        with set_context(staging=None):
+        with at_once():
             try:
                 specs: Any = nnc.eval_shape(lambda: [_array(value) for value in _several(function(node, *operands))])
             except ValueNeeded:

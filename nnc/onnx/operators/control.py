@@ -109,7 +109,7 @@ def batched_scan(node: Node, lengths: Any, *operands: Any) -> Any:
     """Version 8: a scan for each element of a batch."""
     count = node.attributes["num_scan_inputs"]
     if lengths is not None:
-        raise NotImplementedError("Scan of version 8 with lengths of sequences")
+        raise NotImplementedError("form of Scan 8 with lengths of sequences")
     parts = [
         _scan(node, [nnp.asarray(value)[index] for value in operands], count) for index in range(operands[0].shape[0])
     ]

@@ -2,6 +2,7 @@
 
 from nnc.onnx.operators import (  # noqa: F401  (they register their operators)
     activation,
+    classical,
     control,
     conv,
     draws,
@@ -20,5 +21,6 @@ from nnc.onnx.operators import (  # noqa: F401  (they register their operators)
     shape,
     signal,
     text,
+    trees,
 )
 from nnc.onnx.operators.table import find as find

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from nnc.onnx.model import Node
+from nnc.onnx.operators.patterns import Pattern
 from nnc.onnx.operators.table import operator
 from nnc.onnx.values import check_known, known
 
@@ -43,11 +43,8 @@ def split(node: Node, x: Any) -> Any:
 
 @operator("RegexFullMatch")
 def full_match(node: Node, x: Any) -> Any:
-    try:
-        pattern = re.compile(node.attributes["pattern"])
-    except re.error as error:
-        raise ValueError(f"the pattern {node.attributes['pattern']!r} cannot be read: {error}") from None
-    return np.array([pattern.fullmatch(str(text)) is not None for text in x.ravel()], bool).reshape(x.shape)
+    pattern = Pattern(node.attributes["pattern"])
+    return np.array([pattern.matches(str(text)) for text in x.ravel()], bool).reshape(x.shape)
 
 
 @operator("TfIdfVectorizer")

@@ -11,6 +11,8 @@ import numpy as np
 import nnc.numpy as nnp
 from nnc.onnx.model import Node
 
+MOST_PLACES = 1 << 27  # elements of all windows of an image, where these are taken apart
+
 
 class Windows(NamedTuple):
     """A window for each spatial axis; `pads` are elements before and after."""
@@ -30,6 +32,8 @@ class Windows(NamedTuple):
         found = []
         for size, span, stride, (low, high) in zip(sizes, self.spans(), self.strides, self.pads, strict=True):
             room = size + low + high - span
+            if room + (stride if self.is_ceiled else 0) < 0:
+                raise ValueError(f"a window reaches over {span} elements, its axis has {size + low + high}")
             count = (-(-room // stride) if self.is_ceiled else room // stride) + 1
             found.append(count - 1 if self.is_ceiled and (count - 1) * stride >= size + low else count)
         return found
@@ -63,6 +67,8 @@ def take_windows(x: Any, windows: Windows, fill: Any) -> tuple[Any, np.ndarray[A
     places = np.zeros((), np.int64)
     is_inside = np.ones((), bool)
     counts, rank = windows.counts(spatial), len(spatial)
+    if math.prod(counts) * math.prod(windows.kernel) > MOST_PLACES:
+        raise ValueError(f"windows of {windows.kernel} at {counts} places read too many elements")
     for axis, (size, count) in enumerate(zip(spatial, counts, strict=True)):
         begins = np.arange(count)[:, None] * windows.strides[axis] - windows.pads[axis][0]
         along = begins + np.arange(windows.kernel[axis]) * windows.dilations[axis]

@@ -16,7 +16,8 @@ Names = list[str]
 
 _SAME = {
     "add": "Add", "sub": "Sub", "mul": "Mul", "product": "Mul", "neg": "Neg", "abs": "Abs", "exp": "Exp", "log": "Log",
-    "sqrt": "Sqrt", "sin": "Sin", "cos": "Cos", "tan": "Tan", "asin": "Asin", "acos": "Acos", "atan": "Atan", "sinh": "Sinh",
+    "sqrt": "Sqrt", "length": "Sqrt",
+    "sin": "Sin", "cos": "Cos", "tan": "Tan", "asin": "Asin", "acos": "Acos", "atan": "Atan", "sinh": "Sinh",
     "cosh": "Cosh", "asinh": "Asinh", "acosh": "Acosh", "atanh": "Atanh", "tanh": "Tanh", "sigmoid": "Sigmoid", "erf": "Erf",
     "floor": "Floor", "ceil": "Ceil", "round": "Round", "sign": "Sign", "isnan": "IsNaN", "isinf": "IsInf",
     "reciprocal": "Reciprocal", "equal": "Equal", "less": "Less", "less_equal": "LessOrEqual",
@@ -245,6 +246,17 @@ def _soft_sign(writer: Writer, node: Node, x: Names) -> str:
 def _cbrt(writer: Writer, node: Node, x: Names) -> str:
     root = writer.op("Pow", writer.op("Abs", x[0]), number(writer, node, 1 / 3))
     return str(writer.op("Mul", writer.op("Sign", x[0]), root))
+
+
+@writes("hypot")
+def _hypot(writer: Writer, node: Node, x: Names) -> str:
+    """The larger operand times sqrt(1 + q²), of the quotient q of the smaller one by it: nothing overflows on the way."""
+    sizes = [writer.op("Abs", name) for name in x]
+    large, small, one = writer.op("Max", *sizes), writer.op("Min", *sizes), number(writer, node, 1)
+    divisor = writer.op("Where", writer.op("Equal", large, number(writer, node, 0)), one, large)
+    quotient = writer.op("Div", small, divisor)
+    root = writer.op("Sqrt", writer.op("Add", writer.op("Mul", quotient, quotient), one))
+    return str(writer.op("Where", writer.op("IsInf", large), large, writer.op("Mul", large, root)))
 
 
 @writes("atan2")

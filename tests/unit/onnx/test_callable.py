@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -7,7 +8,15 @@ import pytest
 
 import nnc
 import nnc.numpy as nnp
-from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, FileFormatError, ShapeError, TraceError
+from nnc.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    DTypeError,
+    FileFormatError,
+    RetraceWarning,
+    ShapeError,
+    TraceError,
+)
 from nnc.testing import check_grads
 
 pytest.importorskip("onnx")
@@ -221,6 +230,13 @@ def test_a_call_of_known_arrays_looks_through_no_nodes(monkeypatch: pytest.Monke
     monkeypatch.setattr(OnnxFunction, "apply", lambda *_: pytest.fail("the inputs are checked again"))
     for x in (np.asarray(X), nnc.asarray(X)):
         np.testing.assert_array_equal(f({"x": x})[0], expected)
+
+
+def test_many_models_may_be_called_once_each() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RetraceWarning)
+        for _ in range(9):
+            nnc.onnx.load(dense())({"x": X})
 
 
 def test_results_share_no_memory_with_inputs_of_numpy() -> None:

@@ -21,6 +21,7 @@ onnx = pytest.importorskip("onnx")
 
 from tests.unit.onnx import suite  # noqa: E402
 
+SLOW = 5.0  # seconds of this process's time, in which kernels may be compiled, that a file may take
 ODD = [0, 1, -1, 2, -2, 7, 100, 1 << 31, 1 << 40, -(1 << 63), (1 << 63) - 1]
 NAMES = ["Conv", "Loop", "If", "Reshape", "Cast", "Tile", "Einsum", "LSTM", "Resize", "SequenceAt", "Nothing", ""]
 
@@ -106,12 +107,13 @@ def run(seeds: range, base: int = 0) -> dict[str, int]:
             draw = np.random.default_rng([base, seed])
             case = cases[int(draw.integers(0, len(cases)))]
             data = changed(case.model, draw) if seed % 3 else flipped(case.model.SerializeToString(), draw)
-            start = time.perf_counter()
+            start = time.process_time()
             try:
                 end = try_file(data, [suite._given(value) for value in case.sets[0][0]])
             except Exception as error:
                 raise AssertionError(f"seed {base}, {seed}, {case.name}: {type(error).__name__}: {error}") from error
-            assert time.perf_counter() - start < 20, f"seed {base}, {seed}, {case.name} is slow"
+            seconds = time.process_time() - start
+            assert seconds < SLOW, f"seed {base}, {seed}, {case.name} takes {seconds:.1f} s"
             ends[end] = ends.get(end, 0) + 1
     return ends
 
@@ -123,9 +125,19 @@ def test_mutated_files_run_or_raise_worded_errors() -> None:
         assert ends.get("ran", 0) > 5
 
 
+def test_found_crashes_and_slow_files_end_with_worded_errors() -> None:
+    """Seeds of a run of 10,000: values that are missing, an old form of Scan, a pool whose window would take 16 GiB."""
+    for seed in (1463, 1823, 5543):
+        assert run(range(seed, seed + 1), base=1).keys() <= {"FileFormatError", "UnsupportedError"}
+
+
 if __name__ == "__main__":
-    for first in range(0, int(sys.argv[1]), 100):
+    total: dict[str, int] = {}
+    for seed in range(int(sys.argv[1])):
         try:
-            print(first, run(range(first, first + 100), base=1), flush=True)
+            found = run(range(seed, seed + 1), base=1)
         except AssertionError as error:
+            found = {"failed": 1}
             print(error, flush=True)
+        total = {end: total.get(end, 0) + found.get(end, 0) for end in {*total, *found}}
+    print(total)

@@ -127,6 +127,10 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         lambda x, y: (nnp.arctan2(x, y), nnp.remainder(x, y), nnp.fmod(x, y), nnp.copysign(x, y), nnp.trunc(x), x // y),
         (draw(30) * 4, draw(30)),
     ),
+    "hypotenuses": (
+        nnp.hypot,
+        (np.array([3.0, 0.0, 3e38, np.inf, -1e-30], np.float32), np.array([-4.0, 0.0, 1e38, 1.0, 1e-30], np.float32)),
+    ),
     "special angles": (
         nnp.arctan2,
         (np.array([0.0, -0.0, 0.0, -0.0, 1.0], np.float32), np.array([0.0, 0.0, -0.0, -0.0, -0.0], np.float32)),
