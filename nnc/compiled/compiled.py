@@ -14,6 +14,7 @@ from nnc.base.context import AT_REST, get_context
 from nnc.base.fork import new_rlock
 from nnc.base.options import Options
 from nnc.commands.promotion import promotion_watch
+from nnc.compiled.families import Families
 from nnc.compiled.executable import Executable, Lowered, Run, prefetching
 from nnc.compiled.freed_numbers import FreedNumbers
 from nnc.compiled.retraces import (
@@ -93,6 +94,7 @@ class Compiled(Generic[P, R_co]):
             None  # of the last call, if that reused a program; the next call tries it first
         )
         self._freed = FreedNumbers()
+        self._families = Families()
         self._last_key: Key | None = None  # of the last call, as it was given
         self._last: Executable | None = None
         self._reason = "it has not been called yet"
@@ -199,6 +201,7 @@ class Compiled(Generic[P, R_co]):
             self._fast_path = None
             self._hits = self._misses = 0
             self._freed.clear()
+            self._families.clear()
             self._last_key, self._last, self._reason = None, None, "its cache was cleared"
 
     def explain(self) -> str:
@@ -257,7 +260,7 @@ class Compiled(Generic[P, R_co]):
                 call, lowered = self._freed.trace(given, self._device, partial(Lowered.of, options=options))
                 if lowered.captures_tracers:
                     return None, given
-                executable = lowered.compile(prefetch)
+                executable = lowered.compile(prefetch, self._families.bases(call.key, options))
             if watch is not None:
                 watch.traced.add((self, call.key))
             self._misses += not checks
@@ -265,6 +268,7 @@ class Compiled(Generic[P, R_co]):
                 nearby = nearest(self._signature.fun, entries, call.key) if entry is None and entries else changes
             else:
                 nearby = []
+            self._families.add(call.key, executable)
             entries[call.key] = executable
             self._reason, self._last_key = f"the last call traced, because {describe(changes)}", given.key
             self._last = executable

@@ -140,11 +140,12 @@ class Lowered:
         return show_text(repr(self), str(self))
 
     @api_boundary
-    def compile(self, prefetch: Prefetch | None = None) -> Executable:
+    def compile(self, prefetch: Prefetch | None = None, bases: Sequence[Executable] = ()) -> Executable:
         """Plans memory and binds kernels.
 
         Args:
             prefetch: prefetches the memory of the first call meanwhile.
+            bases: programs of other sizes, which this one may be like (nnc.compiled.families).
 
         Raises:
             MemoryBudgetError: the plan does not fit.
@@ -156,7 +157,7 @@ class Lowered:
         _check_places(self._staged.captured, self._options.device, name_of(self._signature.fun))
         clock = {"tracing": self._seconds}
         with set_context(clock=clock), collection_paused():
-            graph, program, used = self._make_program(prefetch)
+            graph, program, used = self._make_program(prefetch, [base.program for base in bases])
             if prefetch is not None and prefetch.room is not None:
                 program.make_ready(prefetch.room)
         explicit, specs = self._staged.num_explicit, self._staged.graph.input_specs
@@ -196,7 +197,7 @@ class Lowered:
         graph = graph.update(inputs=tuple(graph.inputs[i] for i in used))
         return graph, used
 
-    def _make_program(self, prefetch: Prefetch | None) -> tuple[Graph, Program, list[int]]:
+    def _make_program(self, prefetch: Prefetch | None, bases: Sequence[Program]) -> tuple[Graph, Program, list[int]]:
         """Makes the graph of the wanted outputs and its program; returns them, and which inputs they read."""
         graph, used = self.wanted()
         explicit = self._staged.num_explicit
@@ -209,7 +210,7 @@ class Lowered:
         choose = kernel_tuner(tools.candidate_kernels, options) if options.autotune else tools.choose_kernel
         compiler = tools.compiler() if options.native else None
         expect = prefetch.expect if prefetch is not None else None
-        program = lower(graph, options, choose, compiler, expect)
+        program = lower(graph, options, choose, compiler, expect, bases)
         if compiler is not None and program.needs_no_python:
             in_background(partial(load_direct, compiler))  # the third call can use it
         return graph, program, used
@@ -273,6 +274,16 @@ class Executable:
     _inputs: Inputs
     _outputs: Outputs
     _kept: PackedWeights | None  # packed forms of inputs that last from call to call
+
+    @property
+    def program(self) -> Program:
+        """The lowered program."""
+        return self._program
+
+    @property
+    def is_member(self) -> bool:
+        """Whether the program shares the code of another size's."""
+        return self._program.is_member
 
     @property
     def memory_plan(self) -> MemoryPlan:

@@ -26,6 +26,7 @@ from nnc.lower.phases import (
     SETTLING,
     run_phases,
 )
+from nnc.lower.plan.align import aligned
 from nnc.lower.plan.bind import bind_buffers, emit, no_workspace
 from nnc.lower.plan.emit import Workspace
 from nnc.lower.plan.schedule.make import concurrent_lives, make_schedule
@@ -46,6 +47,7 @@ def lower(
     choose_kernel: ChooseKernel,
     compiler: Compiler | None = None,
     expect: Callable[[ProgramAbi], None] | None = None,
+    bases: Sequence[Program] = (),
 ) -> Program:
     """Lowers `graph` to a program.
 
@@ -53,6 +55,7 @@ def lower(
         choose_kernel: returns the kernel for a command on inputs of some specs, and on some machine.
         compiler: compiles kernels and programs; without one, steps run from Python.
         expect: called with the memory needs of calls before code is compiled or loaded.
+        bases: programs of other sizes, which the program may be like (nnc.compiled.families).
 
     Raises:
         MemoryBudgetError: a call would allocate more than `options.memory_budget`.
@@ -61,6 +64,10 @@ def lower(
     options = options.update(machine=machine_of(options))
     lowering = _Lowering(options, choose_kernel, compiler)
     expect_kernels({node.command for node in graph.walk()}, options.machine)
+    if bases and compiler is not None:
+        made = lowering.new_program(graph, expect, bases)
+        made.load()
+        return made
     place = find_place(graph, options, native=compiler is not None, choice=_name_of(choose_kernel))
     known = place.read() if place is not None else None
     if expect is not None and known is not None and known.outside is not None:
@@ -134,14 +141,23 @@ class _Lowering:
         )  # programs that references run, on arrays that the host reads
         self._inner_native = native and compiler is not None
 
-    def new_program(self, graph: Graph, expect: Callable[[ProgramAbi], None] | None) -> Program:
-        """Returns the program of the graph; `expect` is told the memory needs of calls once memory is planned."""
+    def new_program(
+        self, graph: Graph, expect: Callable[[ProgramAbi], None] | None, bases: Sequence[Program] = ()
+    ) -> Program:
+        """Returns the program of the graph; `expect` is told the memory needs of calls once memory is planned. Of a program that
+        may be like one of `bases`, kernels are printed when its steps are known.
+        """
         queue = self._queue(self.options)
         queue.begin()
-        planned = plan(graph, self.options, self.workspace, queue)
+        planned = plan(graph, self.options, self.workspace, KernelQueue() if bases else queue)
         check_budget(planned, self.options.memory_budget)
         if expect is not None:
             expect(ProgramAbi.of(planned))
+        for base in bases:
+            steps = aligned(planned.bound.steps, base.bound.steps)
+            if steps is not None:
+                alike = replace(planned, bound=replace(planned.bound, steps=steps))
+                return self._program(alike, self.options, queue, sized=True)
         return self._program(planned, self.options, queue)
 
     def new_parts(self, graph: Graph) -> ProgramParts:
@@ -188,14 +204,14 @@ class _Lowering:
     def _queue(self, options: Options) -> KernelQueue:
         return KernelQueue(self.compiler if options.native else None, self.step_kernel, self.workspace, self.machine)
 
-    def _program(self, planned: Planned, options: Options, queue: KernelQueue) -> Program:
-        """Makes the program of a memory plan; `queue` may hold some of its compiled kernels."""
+    def _program(self, planned: Planned, options: Options, queue: KernelQueue, sized: bool = False) -> Program:
+        """Makes the program of a memory plan; `queue` may hold some of its compiled kernels. `sized`: see `ProgramParts`."""
         with timed("scheduling"):
             schedule = make_schedule(planned, options)
         if options.verify_passes:
             check_schedule(planned, schedule)
         with timed("choosing kernels"):
-            program = Program.of(planned, schedule, self.step_kernel)
+            program = Program.of(planned, schedule, self.step_kernel, sized)
         form = NativeCode if options.device == CPU else queued_code()
         return replace(program.compiled(queue, form), guard=options.guard, idle=[])
 

@@ -32,7 +32,7 @@ class Program:
     contiguous; outputs are fresh arrays (or the memory of donated inputs). `around` wraps each step (see `watched`).
     With `code`, compiled kernels run without Python in between; without, all steps run from Python. `parts` gives the graph, plan
     and steps of the program, which a stored program need not read to run. `guard`: calls run on guarded memory
-    (nnc.run.guard).
+    (nnc.run.guard). `is_member`: its text leaves out sizes, so that programs of other sizes share it.
     """
 
     parts: Callable[[], ProgramParts]
@@ -40,14 +40,17 @@ class Program:
     around: Around | None = None
     code: NativeCode | None = None
     guard: bool = False
+    is_member: bool = False
     idle: list[Frame] = field(default_factory=list, repr=False)
 
     @classmethod
-    def of(cls, planned: Planned, schedule: Schedule, choose: Callable[[Step], Kernel]) -> Program:
-        """Returns the program of a plan and a schedule; `choose` gives the kernel of a step."""
+    def of(
+        cls, planned: Planned, schedule: Schedule, choose: Callable[[Step], Kernel], sized: bool = False
+    ) -> Program:
+        """Returns the program of a plan and a schedule; `choose` gives the kernel of a step. `sized`: see `ProgramParts`."""
         kernels = {id(step): choose(step) for step in walk(planned.bound.steps) if step.region is None}
-        parts = ProgramParts(planned, schedule, kernels, {})
-        return cls(lambda: parts, len(schedule.streams) > 1)
+        parts = ProgramParts(planned, schedule, kernels, {}, sized=sized)
+        return cls(lambda: parts, len(schedule.streams) > 1, is_member=sized)
 
     def compiled(self, queue: KernelQueue, form: type[NativeCode] = NativeCode) -> Program:
         """Returns the program as machine code, if it has compiled kernels and the compiler works; compilation begins.

@@ -181,7 +181,8 @@ class Step:
     """One command to run, on views of buffers.
 
     `region` holds the steps of a loop or of branches, in the same memory; a command whose sub-graphs run as programs of their own
-    has them in `graphs`.
+    has them in `graphs`. `like` is the same step at another size of the program: kernels may print what differs between the two
+    as numbers.
     """
 
     command: Command
@@ -191,6 +192,7 @@ class Step:
     graphs: tuple[Graph, ...] = ()
     source: SourceLine | None = None
     region: Loop | Branches | None = None
+    like: Step | None = None
 
     @property
     def input_specs(self) -> tuple[TensorSpec, ...]:
