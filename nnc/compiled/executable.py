@@ -281,9 +281,9 @@ class Executable:
         return self._program
 
     @property
-    def is_member(self) -> bool:
-        """Whether the program shares the code of another size's."""
-        return self._program.is_member
+    def like(self) -> Program | None:
+        """The program of another size that this one's steps are like, if there is one."""
+        return self._program.like
 
     @property
     def memory_plan(self) -> MemoryPlan:

@@ -15,10 +15,11 @@ as the first one of its kind, and becomes a base of its own.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Hashable
+from typing import TYPE_CHECKING, Any
 
 from nnc.base.options import Options
+from nnc.compiled.dims import DynamicAxes
 from nnc.compiled.signature import Key, is_spec
 from nnc.device import CPU
 
@@ -28,37 +29,73 @@ if TYPE_CHECKING:
 _BASES = 8  # of one kind of calls; the latest ones
 
 
-def without_sizes(key: Key) -> Hashable:
-    """Returns what calls of one kind have in common: all of their keys but the sizes of axes."""
-    leaves = [
-        (leaf[0].ndim, leaf[0].dtype, leaf[0].layout, leaf[1]) if is_spec(leaf) else leaf for leaf in key.leaves
-    ]
-    return key._replace(leaves=tuple(leaves))
+class Family:
+    """The programs whose steps are those of `base`.
+
+    Args:
+        number: the family's number, from 1.
+        base: the first program.
+    """
+
+    def __init__(self, number: int, base: Executable) -> None:
+        self.number, self.base, self.members = number, base, 1
 
 
 class Families:
-    """The families of a compiled function: for each kind of calls the bases, which have steps of their own each."""
+    """The families of a compiled function.
 
-    def __init__(self) -> None:
-        self._bases: dict[Hashable, list[Executable]] = {}
+    Args:
+        fun: the function.
+        axes: the axes whose sizes vary; None: any may.
+    """
+
+    def __init__(self, fun: Callable[..., Any], axes: DynamicAxes | None) -> None:
+        self._fun, self._axes = fun, axes
+        self._kinds: dict[Hashable, list[Family]] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
 
     def bases(self, key: Key, options: Options) -> list[Executable]:
-        """Returns the programs that may share code with a new one for this key, the latest first."""
-        if not options.families or not options.native or options.device != CPU or options.guard or options.autotune:
-            return []
-        return self._bases.get(without_sizes(key), [])[::-1]
+        """Returns the programs that may share code with a new one for this key, the latest first.
 
-    def add(self, key: Key, executable: Executable) -> None:
-        """Notes a new program. It is a base unless it is like one."""
-        if executable.is_member:
-            return
-        known = self._bases.setdefault(without_sizes(key), [])
-        known.append(executable)
+        Raises:
+            AxisError: an array has no such axis as is named.
+            ShapeError: axes of one name have two sizes, or a size is larger than it may be.
+        """
+        may_share = self._axes is None or self._axes.check(key, self._fun)
+        is_plain = options.native and options.device == CPU and not options.guard and not options.autotune
+        if not (may_share and is_plain and options.families):
+            return []
+        return [family.base for family in reversed(self._kinds.get(self._kind(key), []))]
+
+    def add(self, key: Key, executable: Executable) -> Family:
+        """Notes a new program, and returns its family, which it may be the first of."""
+        known = self._kinds.setdefault(self._kind(key), [])
+        for family in known:
+            if executable.like is family.base.program:
+                family.members += 1
+                return family
+        self._count += 1
+        known.append(Family(self._count, executable))
         del known[:-_BASES]
+        return known[-1]
 
     def clear(self) -> None:
         """Forgets all families."""
-        self._bases.clear()
+        self._kinds.clear()
+        self._count = 0
 
-    def __len__(self) -> int:
-        return sum(map(len, self._bases.values()))
+    def _kind(self, key: Key) -> Hashable:
+        """Returns what calls of one kind have in common: all of their keys but the sizes that vary."""
+        places = None if self._axes is None else self._axes.places(key, self._fun)
+        leaves: list[Any] = []
+        for i, leaf in enumerate(key.leaves):
+            if is_spec(leaf):
+                spec, weak = leaf
+                varies = [places is None or (i, axis) in places for axis in range(spec.ndim)]
+                shape = tuple([None if v else n for n, v in zip(spec.shape, varies, strict=True)])
+                leaf = shape, spec.dtype, spec.layout, weak
+            leaves.append(leaf)
+        return key._replace(leaves=tuple(leaves))

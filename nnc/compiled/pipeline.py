@@ -10,6 +10,7 @@ from typing import Any
 from nnc.base.context import set_context, timed
 from nnc.base.dtypes import TAPE
 from nnc.base.options import Options
+from nnc.base.size import hint
 from nnc.compiled.targets import check_schedule, frugal, queued_code, rematerializer
 from nnc.device import CPU, machine_of, machine_of_device
 from nnc.device.target import Target
@@ -157,7 +158,7 @@ class _Lowering:
             steps = aligned(planned.bound.steps, base.bound.steps)
             if steps is not None:
                 alike = replace(planned, bound=replace(planned.bound, steps=steps))
-                return self._program(alike, self.options, queue, sized=True)
+                return self._program(alike, self.options, queue, base)
         return self._program(planned, self.options, queue)
 
     def new_parts(self, graph: Graph) -> ProgramParts:
@@ -204,14 +205,16 @@ class _Lowering:
     def _queue(self, options: Options) -> KernelQueue:
         return KernelQueue(self.compiler if options.native else None, self.step_kernel, self.workspace, self.machine)
 
-    def _program(self, planned: Planned, options: Options, queue: KernelQueue, sized: bool = False) -> Program:
-        """Makes the program of a memory plan; `queue` may hold some of its compiled kernels. `sized`: see `ProgramParts`."""
+    def _program(self, planned: Planned, options: Options, queue: KernelQueue, like: Program | None = None) -> Program:
+        """Makes the program of a memory plan; `queue` may hold some of its compiled kernels. `like`: the program of another size
+        that its steps are like.
+        """
         with timed("scheduling"):
             schedule = make_schedule(planned, options)
         if options.verify_passes:
             check_schedule(planned, schedule)
         with timed("choosing kernels"):
-            program = Program.of(planned, schedule, self.step_kernel, sized)
+            program = Program.of(planned, schedule, self.step_kernel, like)
         form = NativeCode if options.device == CPU else queued_code()
         return replace(program.compiled(queue, form), guard=options.guard, idle=[])
 
@@ -275,7 +278,7 @@ def plan_memory(bound: Bound, options: Options) -> Planned:
     check_addresses(bound)
     inside = [i for i, buffer in enumerate(bound.buffers) if buffer.kind is Kind.ARENA]
     lives = concurrent_lives(bound, options)
-    blocks = [Block(bound.buffers[i].nbytes, lives[i]) for i in inside]
+    blocks = [Block(hint(bound.buffers[i].nbytes), lives[i]) for i in inside]
     arena = plan_blocks(blocks, algorithm=options.allocator)
     if options.verify_passes:
         clash = find_block_overlap(blocks, arena.offsets)

@@ -11,6 +11,7 @@ import numpy as np
 
 from nnc.base.dtypes import DType, as_dtype
 from nnc.base.fork import new_lock
+from nnc.base.size import Size, hint
 from nnc.device.dlpack import is_foreign, read
 
 __all__ = ["STRIDED", "TensorSpec", "spec_of"]
@@ -70,7 +71,8 @@ class TensorSpec:
             if known is None:
                 own = np.dtype(dtype.type)  # there are others that are equal, for which compiled programs look in vain
                 dtype = own if own == dtype else dtype
-                shape = tuple(map(int, shape))  # NumPy's integers are equal to Python's, but no JSON
+                # NumPy's integers are equal to Python's, but no JSON
+                shape = tuple([n if type(n) is Size else int(n) for n in shape])
                 key, size = (shape, dtype, layout), math.prod(shape)
                 known = _KNOWN.get(key)
             if known is None:
@@ -109,6 +111,12 @@ class TensorSpec:
 
 _KNOWN: WeakValueDictionary[tuple[Any, ...], TensorSpec] = WeakValueDictionary()
 _LOCK = new_lock()
+
+
+def plain(spec: TensorSpec) -> TensorSpec:
+    """Returns the spec with the hints of its sizes (`nnc.base.size`), for estimates."""
+    is_plain = all([type(n) is not Size for n in spec.shape])
+    return spec if is_plain else spec.update(shape=tuple(map(hint, spec.shape)))
 
 
 def spec_of(value: Any) -> TensorSpec:

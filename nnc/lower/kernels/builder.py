@@ -144,13 +144,10 @@ class Code(FunctionWriter):
         values that iterations hand on.
         """
         start, stop = self.integer(first), self.integer(end)
-        iterations = (
-            len(range(first, end, step)) if isinstance(first, int) and isinstance(end, int) else None
-        )  # if known
-        if iterations == 1:
+        if isinstance(first, int) and isinstance(end, int) and len(range(first, end, step)) == 1:
             yield start
             return
-        runs = bool(iterations)
+        runs = not isinstance(first, Value) and not isinstance(end, Value) and first < end
         early = self.in_front()
         body, done = self.label("body"), self.label("done")
         top = (
@@ -495,7 +492,7 @@ class Code(FunctionWriter):
 
     def offset(self, pointer: str, nbytes: Value | int) -> str:
         """Returns a pointer so many bytes further. Known distances come last, since instructions reach that far by themselves."""
-        register, far = ("", nbytes) if isinstance(nbytes, int) else self._parts(nbytes)
+        register, far = ("", nbytes) if isinstance(nbytes, int) else self._parts(self.integer(nbytes))
         pointer, more = self._places.get(pointer, (pointer, 0))
         if register:
             pointer = self.share(f"getelementptr i8, ptr {pointer}, i64 {register}")

@@ -21,11 +21,13 @@ from nnc.graph import Graph, Node, Symbol
 from nnc.lower.kernels.domain import UNIT, Domain, is_counted, is_gather, is_reduction, is_view, keeps_order
 from nnc.lower.kernels.row_phases import Phases
 from nnc.lower.kernels.scalars import count_instructions
-from nnc.lower.plan.stages import View
+from nnc.lower.kernels.sizes import Numbers
+from nnc.lower.plan.stages import Step, View
 
 Loops = tuple[int, ...]
 
 _NEIGHBOURS = 16  # iterations in the lanes of a register, at most
+_LEAST_VECTORS = 4  # of a vector loop of any length: shorter ones took up to half as long again
 _GATHERED = 4  # instructions for a vector of elements at computed places
 
 
@@ -46,7 +48,8 @@ class Nest:
 
     `sizes[l]` is how often loop l runs; `outer` and `row` list loops from the outside in, `vector` is one of them (None: there is
     no loop at all). `strides[i][l]` are the bytes by which operand i (inputs, then outputs) moves with loop l, `axis_strides[i]`
-    the bytes by which it moves with its axes. `loop_of` gives the loop of a label.
+    the bytes by which it moves with its axes. `loop_of` gives the loop of a label. `numbers` are those among the sizes and strides
+    that the kernel takes as numbers.
     """
 
     machine: Target
@@ -60,6 +63,7 @@ class Nest:
     strides: tuple[tuple[int, ...], ...]
     loop_of: dict[int, int]
     axis_strides: tuple[tuple[int, ...], ...]
+    numbers: Numbers | None = None
 
     @cached_property
     def operands(self) -> tuple[Symbol, ...]:
@@ -70,6 +74,11 @@ class Nest:
     def in_row(self) -> bool:
         """Whether the vector loop is one of the row."""
         return self.vector in self.row
+
+    @property
+    def indexed(self) -> bool:
+        """Whether positions along a loop are read as values."""
+        return bool(_indexed(self.graph, self.domain))
 
     @property
     def size(self) -> int:
@@ -119,6 +128,7 @@ def make_nest(
     machine: Target,
     neighbours: int = _NEIGHBOURS,
     guarded: bool = False,
+    like: Step | None = None,
 ) -> Nest:
     """Makes the loop nest of a fused graph on operands in these views.
 
@@ -127,14 +137,24 @@ def make_nest(
         neighbours: iterations of the vector loop that run side by side; a longer loop is no faster. 1 where the lanes continue
             in the next loop, as the threads of a GPU do.
         guarded: whether loops of the row that few rows need are skipped by the others.
+        like: the step at another size of the program; sizes and strides that differ become numbers.
     """
+    nest = _untiled(graph, inputs, outputs, machine, neighbours, guarded)
+    if like is not None:
+        nest = _sized(nest, _untiled(like.graphs[0], like.inputs, like.outputs, machine, neighbours, guarded))
+    return nest if nest.row or nest.indexed else _tiled(nest, machine.loops.tiles)
+
+
+def _untiled(
+    graph: Graph, inputs: Sequence[View], outputs: Sequence[View], machine: Target, neighbours: int, guarded: bool
+) -> Nest:
     domain = Domain.of(graph)
     operands, views = (*graph.inputs, *graph.outputs), (*inputs, *outputs)
     steps: list[dict[int, int]] = []
     for symbol, view in zip(operands, views, strict=True):
         labels = domain.axes(symbol)
         steps.append({label: step for label, step in zip(labels, view.strides, strict=True) if label != UNIT})
-    indexed = {domain.axes(node.outputs[0])[node.params["axis"]] for node in graph.nodes if is_counted(node)}
+    indexed = _indexed(graph, domain)
     used = {label for symbol in _symbols(graph) for label in domain.axes(symbol)} - {UNIT}
     reduced = domain.reduced
     largest = max(range(len(operands)), key=lambda i: (len(steps[i]), i), default=None)
@@ -168,7 +188,7 @@ def make_nest(
         outer = (*(loop for loop in outer if loop != vector), vector)
     else:
         row = (*(loop for loop in row if loop != vector), *((vector,) if vector is not None else ()))
-    nest = Nest(
+    return Nest(
         machine,
         graph,
         domain,
@@ -181,7 +201,26 @@ def make_nest(
         loop_of,
         tuple(v.strides for v in views),
     )
-    return nest if row or indexed else _tiled(nest, machine.loops.tiles)
+
+
+def _indexed(graph: Graph, domain: Domain) -> set[int]:
+    """Returns the labels whose positions are read as values."""
+    return {domain.axes(node.outputs[0])[node.params["axis"]] for node in graph.nodes if is_counted(node)}
+
+
+def _sized(nest: Nest, other: Nest) -> Nest:
+    """Returns the nest with numbers for the sizes and strides that differ in another one; unchanged where the two have other loops,
+    or the vector loop is a short one that differs: that is slower than its own text.
+    """
+    vector, loops = nest.vector, (nest.outer, nest.row, nest.vector, nest.loop_of)
+    if loops != (other.outer, other.row, other.vector, other.loop_of) or len(nest.strides) != len(other.strides):
+        return nest
+    least = _LEAST_VECTORS * (nest.machine.vector_bytes // nest.widest)
+    if vector is not None and nest.sizes[vector] != other.sizes[vector] and nest.sizes[vector] < least:
+        return nest
+    numbers = Numbers()
+    sizes, strides = numbers.compared((nest.sizes, nest.strides), (other.sizes, other.strides))
+    return replace(nest, sizes=sizes, strides=strides, numbers=numbers) if numbers.given else nest
 
 
 def _tiled(nest: Nest, tiles: Sequence[int]) -> Nest:

@@ -8,8 +8,8 @@ are done under a mask. Outer loops run in threads (`nnc_parallel_for`) where the
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -21,15 +21,30 @@ from nnc.lower.kernels.domain import is_gather
 from nnc.lower.kernels.kernel_ir import generic_form, graph_key, make_nest
 from nnc.lower.kernels.native import PRINTED, Native
 from nnc.lower.kernels.rows import NestRows
+from nnc.lower.kernels.sizes import derived
 from nnc.lower.kernels.values import Scope
 from nnc.lower.plan.stages import Step, View
 
 _PART = "@KERNEL.part"
 
 
-def print_graph(graph: Graph, inputs: Sequence[View], outputs: Sequence[View], machine: Target) -> Native:
-    """Returns the kernel that computes a fused graph on operands that lie in these views."""
-    return _NestPrinter(make_nest(graph, inputs, outputs, machine, guarded=True)).native()
+def _type_of(name: str) -> str:
+    """Returns the type of a kernel's parameter: a number, or a pointer."""
+    return "i64" if name.startswith("n") else "ptr"
+
+
+def _units_for(grain: int, instructions: int, lanes: int, units: int) -> int:
+    """Returns how many of so many units, which together take these instructions, are enough for a thread."""
+    return max(1, math.ceil(grain / max(instructions / lanes / units, 1)))
+
+
+def print_graph(
+    graph: Graph, inputs: Sequence[View], outputs: Sequence[View], machine: Target, like: Step | None = None
+) -> Native:
+    """Returns the kernel that computes a fused graph on operands that lie in these views. Sizes and strides that differ in the step
+    `like` are numbers of the kernel.
+    """
+    return _NestPrinter(make_nest(graph, inputs, outputs, machine, guarded=True, like=like)).native()
 
 
 class KernelPrinter:
@@ -47,11 +62,15 @@ class KernelPrinter:
             native = self._find(step, key)
             if native.numbers:
                 return replace(native, numbers=(length,))
+        if step.like is not None:
+            views = (*views, *step.like.inputs, *step.like.outputs)
         places = tuple([(view.spec.shape, view.strides) for view in views])
         return self._find(step, (graph_key(graph, True), places))
 
     def _find(self, step: Step, key: Any) -> Native:
-        return PRINTED.find((self, key), lambda: print_graph(step.graphs[0], step.inputs, step.outputs, self._machine))
+        return PRINTED.find(
+            (self, key), lambda: print_graph(step.graphs[0], step.inputs, step.outputs, self._machine, step.like)
+        )
 
 
 class _NestPrinter(NestRows):
@@ -70,39 +89,51 @@ class _NestPrinter(NestRows):
         units, grain = self.units(), self._grain()
         if self.is_split:
             return self._in_parts(main, names)
-        if self.is_inline or (not self.is_generic and units <= grain):
+        has_parts = self.is_generic or (self.numbers is not None and bool(nest.outer)) or units > grain
+        if self.is_inline or not has_parts:
             self._begin(main, [f"%{name}" for name in names])
             self._rows(main.integer(0), self._unit_count(main))
             main.ret(main.integer(0))
-            return Native(self._text([main]), inline=self.is_inline, numbers=numbers)
+            return self._native(numbers, main)
         fields = [*names, *(["n"] if numbers else [])]
+        with self._part_function(fields) as (part, given):
+            if numbers:
+                self.size_of_vector_loop = Value(given.pop(), dtypes.int64)
+            self._begin(part, given)
+            self._rows(Value("%first", dtypes.int64), Value("%end", dtypes.int64))
         self._call_parts(main, fields, grain)
         main.ret(main.integer(0))
-        part, pointers = self._part_function(len(names))
-        if numbers:
-            self.size_of_vector_loop = Value(
-                part.let(f"load i64, ptr {part.offset('%fields', 8 * len(names))}"), dtypes.int64
-            )
-        self._begin(part, pointers)
-        self._rows(Value("%first", dtypes.int64), Value("%end", dtypes.int64))
-        part.ret()
-        return Native(self._text([main, part]), numbers=numbers)
+        return self._native(numbers, main, part)
+
+    def _native(self, length: tuple[int, ...], *codes: Code) -> Native:
+        """Returns the kernel of finished functions, the first of which is called with the numbers behind the length."""
+        numbers = self.numbers.printed if self.numbers is not None else ()
+        codes[0].parameters += tuple([("i64", f"n{i}") for i in range(len(numbers))])
+        return Native(self._text(codes), inline=self.is_inline, numbers=(*length, *numbers))
 
     def _call_parts(self, main: Code, fields: Sequence[str], grain: int, count: Value | None = None) -> None:
         """Runs the function of parts in threads, with `fields` as its arguments; `count` parts, or those of all units."""
         room = main.room(8 * len(fields))
         for i, name in enumerate(fields):
-            main.line(f"store {'i64' if name == 'n' else 'ptr'} %{name}, ptr {main.offset(room, 8 * i)}")
+            main.line(f"store {_type_of(name)} %{name}, ptr {main.offset(room, 8 * i)}")
         main.declare("declare void @nnc_parallel_for(ptr, ptr, i64, i64)")
         count = count or self._unit_count(main)
         main.line(f"call void @nnc_parallel_for(ptr {_PART}, ptr {room}, {count.typed}, i64 {grain})")
 
-    @staticmethod
-    def _part_function(pointers: int) -> tuple[Code, list[str]]:
+    @contextmanager
+    def _part_function(self, fields: list[str]) -> Iterator[tuple[Code, list[str]]]:
+        """Prints the function of parts around the block, and adds the numbers that it reads to the fields."""
         part = Code(
             "KERNEL.part", [("ptr", "fields"), ("i64", "first"), ("i64", "end")], "void", "nounwind", "internal"
         )
-        return part, [part.let(f"load ptr, ptr {part.offset('%fields', 8 * i)}") for i in range(pointers)]
+        given = [part.let(f"load {_type_of(x)}, ptr {part.offset('%fields', 8 * i)}") for i, x in enumerate(fields)]
+        numbers = part.in_front()
+        yield part, given
+        part.ret()
+        for i in range(len(self.numbers.printed) if self.numbers is not None else 0):
+            at = f"getelementptr i8, ptr %fields, i64 {8 * len(fields)}"
+            numbers += [f"  %at{i} = {at}", f"  %n{i} = load i64, ptr %at{i}"]
+            fields.append(f"n{i}")
 
     @staticmethod
     def _text(codes: Sequence[Code]) -> str:
@@ -149,19 +180,17 @@ class _NestPrinter(NestRows):
     def _in_parts(self, main: Code, names: Sequence[str]) -> Native:
         region = len(self.reductions) * self.sums_of_all_rows() * 8
         sums = main.let(f"getelementptr i8, ptr {main.room(self.loops.row_parts * region)}, i64 0")
-        self._call_parts(main, [*names, sums.removeprefix("%")], 1, main.integer(self.loops.row_parts))
-        part, pointers = self._part_function(len(names) + 1)
-        self._begin(part, pointers[:-1])
-        self.partial = pointers[-1]
-        with part.loop(Value("%first", dtypes.int64), Value("%end", dtypes.int64)) as number:
-            self.part = number
-            self._rows(part.integer(0), part.integer(self.units()))
-        part.ret()
+        fields = [*names, sums.removeprefix("%")]
+        with self._part_function(fields) as (part, (*pointers, self.partial)):
+            self._begin(part, pointers)
+            with part.loop(Value("%first", dtypes.int64), Value("%end", dtypes.int64)) as self.part:
+                self._rows(part.integer(0), part.integer(self.units()))
+        self._call_parts(main, fields, 1, main.integer(self.loops.row_parts))
         self._begin(main, [f"%{name}" for name in names])
         self.part, self.partial = None, sums
         self._rows(main.integer(0), main.integer(self.units()))
         main.ret(main.integer(0))
-        return Native(self._text([main, part]))
+        return self._native((), main, part)
 
     # -- outer loops ---------------------------------------------------------------------------------------------------
 
@@ -172,11 +201,10 @@ class _NestPrinter(NestRows):
 
     def _grain(self) -> int:
         """Returns the least iterations of the outer loops for a thread of their own."""
-        nest = self.nest
-        per_unit: float = nest.work * self.copies
-        if not self.is_generic:
-            per_unit = nest.size * nest.work / max(self.lanes, 1) / max(self.units(), 1)
-        return max(1, math.ceil(self.loops.grain / max(per_unit, 1)))
+        work, grain = self.nest.work, self.loops.grain
+        if self.is_generic:
+            return _units_for(grain, work * self.copies, 1, 1)
+        return derived(_units_for, grain, self.nest.size * work, max(self.lanes, 1), max(self.units(), 1))
 
     def _rows(self, first: Value, end: Value) -> None:
         """Prints the iterations of the outer loops in a range of their joint number."""

@@ -118,6 +118,8 @@ class Remembered:
     def __call__(self, step: Any) -> Native | None:
         """Returns the kernel of a step."""
         views = (*step.inputs, *step.outputs)
+        if step.like is not None:
+            views = (*views, *step.like.inputs, *step.like.outputs)
         key = repr(tuple(step.params.items())), tuple((v.spec, v.strides) for v in views)  # repr tells 0.0 from -0.0
         return PRINTED.find((self, key), lambda: self._make(step))
 

@@ -17,6 +17,7 @@ from nnc.lower.kernels.cascade import Bound, Cut, cut_of, pieces
 from nnc.lower.kernels.kernel_ir import Nest
 from nnc.lower.kernels.reductions import across, combine, dtype_of_total, identity, loses_digits, rounded
 from nnc.lower.kernels.row_phases import Guard
+from nnc.lower.kernels.sizes import is_number
 from nnc.lower.kernels.values import Scope, Values, first_lanes
 
 
@@ -26,12 +27,14 @@ class NestRows(Values):
     def __init__(self, nest: Nest) -> None:
         lanes, self.copies = _choose_lanes(nest)
         super().__init__(nest, lanes)
-        self.is_inline = nest.size * nest.work <= self.loops.inline_instructions * max(self.lanes, 1)
-        self.is_generic = nest.is_flat and nest.size >= self.loops.generic_elements
+        self.is_inline = self.numbers is None and (
+            nest.size * nest.work <= self.loops.inline_instructions * max(self.lanes, 1)
+        )
+        self.is_generic = nest.is_flat and (self.numbers is not None or nest.size >= self.loops.generic_elements)
         self.is_split = self._sums_in_parts()
         self.is_wide = self._sums_wide_rows()
         if self.is_wide:
-            self.copies = min(self.loops.column_vectors, -(-nest.sizes[nest.outer[-1]] // lanes))
+            self.copies = int(min(self.loops.column_vectors, -(-nest.sizes[nest.outer[-1]] // lanes)))
         self.size_of_vector_loop: Value | None = None
         self.part: Value | None = None  # the part of the rows that is being summed
         self.partial = ""  # the address of the sums of parts
@@ -42,11 +45,10 @@ class NestRows(Values):
         if not nest.row or not self._has_one_phase() or self.row_units() < self.loops.row_parts:
             return False
         columns = math.prod(nest.sizes[loop] for loop in nest.outer)
-        instructions = nest.size * nest.work / max(self.lanes, 1)
         return (
             self.units() < self.loops.row_parts // 2
             and columns <= self.loops.summed_columns
-            and instructions >= self.loops.row_parts * self.loops.grain / 4
+            and 4 * nest.size * nest.work >= self.loops.row_parts * self.loops.grain * max(self.lanes, 1)
         )
 
     def _has_one_phase(self) -> bool:
@@ -110,7 +112,8 @@ class NestRows(Values):
     def steps(self) -> list[tuple[int, int]]:
         """Outer loops and how many iterations each makes, the vector loop in steps."""
         nest = self.nest
-        return [(loop, -(-nest.sizes[loop] // (self.step if loop == nest.vector else 1))) for loop in nest.outer]
+        counts = [(loop, nest.sizes[loop]) for loop in nest.outer]
+        return [(loop, -(-count // self.step) if loop == nest.vector else count) for loop, count in counts]
 
     def outer_loops_in_one(self) -> int:
         """Returns the number of outer loops that are traversed as one, whose iterations are dealt out to threads."""
@@ -272,14 +275,14 @@ class NestRows(Values):
         vector, code = self.nest.vector, self.code
         start = outer.iterations[vector] if vector is not None else None
         n = self.nest.sizes[vector] if vector is not None else 0
-        if start is None or n % self.step == 0 or known_integer(start) is not None:
+        if start is None or (not is_number(n) and n % self.step == 0) or known_integer(start) is not None:
             self._compute(self._copies(outer, start), self._all_outputs())
             return
         is_whole = code.compare("le", code.add(start, code.integer(self.step)), code.integer(n))
         with code.when(is_whole):
             self._whole_step(outer, start)
         with code.when(code.not_(is_whole)):
-            self._rest(outer, start, code.integer(n), even=n % self.lanes == 0)
+            self._rest(outer, start, code.integer(n), even=not is_number(n) and n % self.lanes == 0)
 
     def _whole_step(self, outer: Scope, start: Value) -> None:
         """The vectors from element `start` of the vector loop on that are worked on at once."""
@@ -446,7 +449,7 @@ class NestRows(Values):
             return Scope({}, {**row.iterations, **iterations, vector: start}, mask, row)
 
         if whole:
-            until = whole if isinstance(end, int) else code.intrinsic("smin", end, code.integer(whole))
+            until = code.intrinsic("smin", end, code.integer(whole)) if isinstance(end, Value) else whole
             with ExitStack() as stack:
                 here: tuple[Bound, Bound, Sequence[Sequence[Slot]]] = first, until, sums
                 if piece:
@@ -454,10 +457,12 @@ class NestRows(Values):
                 start = stack.enter_context(code.loop(here[0], here[1], self.step))
                 starts = [code.add(start, code.integer(c * self.lanes)) for c in range(self.copies)]
                 self._body([at(s, None) for s in starts], reduced, here[2], full, phase)
-        if whole < n:
-            rest = whole if isinstance(first, int) else code.intrinsic("smax", first, code.integer(whole))
+        if is_number(n) or whole < n:
+            rest: Bound = code.integer(whole) if is_number(n) else whole
+            if isinstance(first, Value):
+                rest = code.intrinsic("smax", first, code.integer(whole))
             with code.loop(rest, end, self.lanes) as start:
-                mask = self._mask(start, even=n % self.lanes == 0)
+                mask = self._mask(start, even=not is_number(n) and n % self.lanes == 0)
                 self._body([at(start, mask)], reduced, sums, full, phase)
 
     def _body(
@@ -502,7 +507,7 @@ def _choose_lanes(nest: Nest) -> tuple[int, int]:
     lanes = most
     while lanes >= 2 * n and lanes > 2:
         lanes //= 2
-    whole = n & -n  # the most lanes of vectors that fill a row
+    whole = lanes if is_number(n) else n & -n  # the most lanes of vectors that fill a row
     if (
         whole < lanes
         and n <= 4 * most

@@ -15,6 +15,9 @@ from nnc.lower.kernels.builder import Code, Value, known_integer
 from nnc.lower.kernels.domain import is_counted, is_gather, is_reduction, is_view
 from nnc.lower.kernels.kernel_ir import Nest, instructions
 from nnc.lower.kernels.scalars import scalar
+from nnc.lower.kernels.sizes import is_number
+
+_RESERVED = 1 << 12  # bytes for a row of any length, at least
 
 
 def position(code: Code, index: Value, size: int, mode: str) -> tuple[Value, Value | None]:
@@ -63,7 +66,7 @@ class Values:
 
     def __init__(self, nest: Nest, lanes: int) -> None:
         self.nest, self.graph, self.phases, self.lanes = nest, nest.graph, nest.phases, lanes
-        self.loops = nest.machine.loops
+        self.loops, self.numbers = nest.machine.loops, nest.numbers
         self.writer = {node.outputs[0]: node for node in nest.graph.nodes}
         self.place = {symbol: i for i, symbol in enumerate(nest.operands)}
         self.reductions = [node for node in nest.graph.nodes if is_reduction(node)]
@@ -94,7 +97,7 @@ class Values:
             work = instructions(node, loops.transcendental_instructions)
             if symbol not in early or is_view(node) or work < loops.saved_instructions:
                 continue
-            nbytes = n * symbol.dtype.itemsize
+            nbytes = _reserved(n * symbol.dtype.itemsize)
             if nbytes <= left and any(phases.rank[other] > phases.rank[symbol] for other in self._users(symbol)):
                 rooms[symbol] = self.code.room(nbytes)
                 left -= nbytes
@@ -234,11 +237,21 @@ class Values:
             code.scatter(pointer, self._strides(step), self.spread(value), block.mask)
 
     def _strides(self, step: int) -> Value:
-        return self.code.mul(self.ramp(dtypes.int64), self.code.constant(step, dtypes.int64, self.lanes))
+        return self.code.mul(self.ramp(dtypes.int64), self.code.splat(self.code.integer(step), self.lanes))
 
     def spread(self, value: Value) -> Value:
         """Returns the value in all lanes."""
         return self.code.splat(value, self.lanes)
+
+
+def _reserved(nbytes: int) -> int:
+    """Returns the bytes to reserve on the stack, which are no number of the kernel."""
+    if not is_number(nbytes):
+        return nbytes
+    reserved = _RESERVED
+    while reserved < nbytes:
+        reserved *= 2
+    return reserved
 
 
 # -- masks -------------------------------------------------------------------------------------------------------------

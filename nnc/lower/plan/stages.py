@@ -181,8 +181,7 @@ class Step:
     """One command to run, on views of buffers.
 
     `region` holds the steps of a loop or of branches, in the same memory; a command whose sub-graphs run as programs of their own
-    has them in `graphs`. `like` is the same step at another size of the program: kernels may print what differs between the two
-    as numbers.
+    has them in `graphs`. `like` is the same step at another size of the program: kernels take sizes that differ as numbers.
     """
 
     command: Command

@@ -1,0 +1,183 @@
+"""Sizes that kernels of one text take as numbers.
+
+A `Number` is a size that the printer knows and the text does not hold: it computes and compares like an integer, and is printed as
+a register. Results of arithmetic on numbers are numbers again; results of comparisons are decisions, which are noted. So printers
+need little code for sizes that vary. A text serves all sizes at which the decisions are the same; `Numbers.again` says which these
+are.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeGuard, TypeVar
+
+Structure = TypeVar("Structure", bound="int | tuple[Any, ...]")
+
+
+class _Entry(NamedTuple):
+    """A function of earlier values. Its result is the next value, or must be the `expected` one."""
+
+    function: Callable[..., Any]
+    operands: tuple[int, ...]
+    expected: Any
+
+
+class Numbers:
+    """The numbers of a kernel that is being printed, and the decisions that were taken by them.
+
+    Values stand in a list: the given sizes, constants, and functions of these. The trail tells how each function was computed, and
+    which decisions were taken meanwhile.
+    """
+
+    def __init__(self) -> None:
+        self._values: list[int] = []
+        self._given: list[int] = []  # places in the list
+        self._constants: dict[int, int] = {}
+        self._derived: dict[Any, int] = {}
+        self._decided: dict[Any, Any] = {}
+        self._trail: list[_Entry] = []
+        self._registers: list[int] = []
+
+    def compared(self, here: Structure, there: Structure) -> Structure:
+        """Returns nested tuples of integers, with a number in the place of each that differs in others of the same form."""
+        if isinstance(here, tuple) and isinstance(there, tuple):
+            made = [self.compared(x, y) for x, y in zip(here, there, strict=True)]
+            return type(here)(*made) if hasattr(here, "_fields") else type(here)(made)
+        return self.give(here) if isinstance(here, int) and here != there else here  # type: ignore[return-value]
+
+    def give(self, size: int) -> int:
+        """Returns a size as a number."""
+        self._given.append(len(self._values))
+        return self._append(size)
+
+    def derive(self, function: Callable[..., int], *operands: int) -> int:
+        """Returns a function of numbers and integers, which must depend on nothing else."""
+        key = function, tuple(map(self._place, operands))
+        if key not in self._derived:
+            self._derived[key] = len(self._values)
+            self._trail.append(_Entry(*key, None))
+            return self._append(function(*[self._values[at] for at in key[1]]))
+        return self._number(self._derived[key])
+
+    def decide(self, function: Callable[..., Any], *operands: int) -> Any:
+        """Returns a function of numbers and integers, by which the printer chooses a text."""
+        key = function, tuple(map(self._place, operands))
+        if key not in self._decided:
+            self._decided[key] = function(*[self._values[at] for at in key[1]])
+            self._trail.append(_Entry(*key, self._decided[key]))
+        return self._decided[key]
+
+    def register(self, at: int) -> str:
+        """Returns the register of a value, which the kernel takes as a number from here on."""
+        if at not in self._registers:
+            self._registers.append(at)
+        return f"%n{self._registers.index(at)}"
+
+    @property
+    def given(self) -> tuple[int, ...]:
+        """The sizes that were given, in their order."""
+        return tuple([self._values[at] for at in self._given])
+
+    @property
+    def printed(self) -> tuple[int, ...]:
+        """The numbers that the kernel takes, in the order of the registers %n0, %n1 and so on."""
+        return tuple([self._values[at] for at in self._registers])
+
+    def again(self, sizes: Sequence[int]) -> tuple[int, ...] | None:
+        """Returns the numbers that the kernel takes at other sizes; None where it would have another text."""
+        values = self._values.copy()
+        for at, size in zip(self._given, sizes, strict=True):
+            values[at] = size
+        made = iter(self._derived.values())
+        for function, operands, expected in self._trail:
+            found = function(*[values[at] for at in operands])
+            if expected is None:
+                values[next(made)] = found
+            elif found != expected:
+                return None
+        return tuple([values[at] for at in self._registers])
+
+    def _place(self, x: int) -> int:
+        if is_number(x):
+            return x.at
+        if x not in self._constants:
+            self._constants[x] = len(self._values)
+            self._values.append(x)
+        return self._constants[x]
+
+    def _append(self, value: int) -> int:
+        self._values.append(value)
+        return self._number(len(self._values) - 1)
+
+    def _number(self, at: int) -> int:
+        return Number(self, at)  # type: ignore[return-value]
+
+
+def _binary(function: Callable[..., Any], neutral: int | None = None) -> tuple[Any, Any]:
+    return (
+        lambda self, other: self if other is neutral else self.home.derive(function, self, other),
+        lambda self, other: self.home.derive(function, other, self),
+    )
+
+
+def _decision(function: Callable[..., Any]) -> Any:
+    return lambda self, other: self.home.decide(function, self, other)
+
+
+class Number:
+    """An integer that kernels of one text take as a number. It is no `int`: printers treat it like a value that is known when the
+    kernel runs, and where Python itself needs an integer, its value is a decision.
+    """
+
+    __slots__ = ("at", "home")
+
+    def __init__(self, home: Numbers, at: int) -> None:
+        self.home, self.at = home, at
+
+    __add__, __radd__ = _binary(operator.add)
+    __sub__, __rsub__ = _binary(operator.sub)
+    __mul__, _ = _binary(operator.mul, 1)
+    __rmul__ = __mul__
+    __floordiv__, __rfloordiv__ = _binary(operator.floordiv, 1)
+    __mod__, __rmod__ = _binary(operator.mod)
+    __lt__, __le__, __gt__, __ge__ = map(_decision, (operator.lt, operator.le, operator.gt, operator.ge))
+
+    def __neg__(self) -> int:
+        return self.home.derive(operator.neg, self)  # type: ignore[arg-type]
+
+    def __abs__(self) -> int:
+        return self.home.derive(abs, self)  # type: ignore[arg-type]
+
+    def __eq__(self, other: object) -> bool:
+        if is_number(other) or isinstance(other, int):
+            return bool(self.home.decide(operator.eq, self, other))  # type: ignore[arg-type]
+        return NotImplemented
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __bool__(self) -> bool:
+        return bool(self.home.decide(bool, self))  # type: ignore[arg-type]
+
+    def __index__(self) -> int:
+        return int(self.home.decide(operator.pos, self))  # type: ignore[arg-type]
+
+    __int__ = __index__
+
+    def __hash__(self) -> int:
+        return hash(self.__index__())
+
+    def __str__(self) -> str:
+        return self.home.register(self.at)
+
+
+def derived(function: Callable[..., int], *operands: int) -> int:
+    """Returns a function of integers: a number, if one of them is."""
+    home = next((x.home for x in operands if is_number(x)), None)
+    return function(*operands) if home is None else home.derive(function, *operands)
+
+
+def is_number(x: Any) -> TypeGuard[Number]:
+    """Whether a size is one of a kernel's numbers."""
+    return type(x) is Number
