@@ -40,12 +40,14 @@ class Blueprint:
         given: the places, among the integers of the form, of the sizes that are given.
         integers: all integers of the form; those that differ are polynomials.
         bound: the program's steps.
+        own: the integers of the graph that it was made of.
     """
 
     sizes: Sizes
     given: tuple[int, ...]
     integers: tuple[Any, ...]
     bound: Bound
+    own: Sequence[int]
 
     @classmethod
     def of(cls, graph: Graph, known: Sequence[Sequence[int]], lower: Callable[[Graph], Bound]) -> Blueprint:
@@ -60,7 +62,7 @@ class Blueprint:
         found = [sizes.give(known[0][place]) for place in given]
         columns = [integer(found) for integer in integers]
         numbers = iter(columns)
-        return cls(sizes, given, tuple(columns), lower(with_integers(graph, lambda: next(numbers))))
+        return cls(sizes, given, tuple(columns), lower(with_integers(graph, lambda: next(numbers))), known[0])
 
     def at(self, integers: Sequence[int]) -> Evaluation | None:
         """Returns the values of sizes for a graph with these integers; None where the blueprint is not made for it."""
@@ -276,5 +278,3 @@ def _same_step(a: Step, b: Step) -> bool:
         pairs = zip(a.region.branches, b.region.branches, strict=True)
         return a.region.index == b.region.index and all(_all_same(x, y) for x, y in pairs)
     return a.region is b.region is None
-
-

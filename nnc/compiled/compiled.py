@@ -278,12 +278,12 @@ class Compiled(Generic[P, R_co]):
                 fix = "call it with the same shapes, dtypes and static arguments, or raise max_traces."
                 raise user_error(TraceError, name_of(self._signature.fun), problem, fix=fix)
             options = self._options.update(check_finite=checks, device=call.key.device)
-            bases = self._families.bases(given.key, options)
+            kin = self._families.find(given.key, options)
             with deferring(), prefetching(call, options) as prefetch:
                 call, lowered = self._freed.trace(given, self._device, partial(Lowered.of, options=options))
                 if lowered.captures_tracers:
                     return None, given
-                executable = lowered.compile(prefetch, bases)
+                executable = lowered.compile(prefetch, kin)
             if watch is not None:
                 watch.traced.add((self, call.key))
             self._misses += not checks
@@ -291,7 +291,7 @@ class Compiled(Generic[P, R_co]):
                 nearby = nearest(self._signature.fun, entries, call.key) if entry is None and entries else changes
             else:
                 nearby = []
-            self._family = self._families.add(call.key, executable)
+            self._family = self._families.add(kin, executable)
             entries[call.key] = executable
             self._reason, self._last_key = f"the last call traced, because {describe(changes)}", given.key
             self._last = executable

@@ -1,32 +1,47 @@
-"""Families: the programs of one function at several sizes, which share machine code.
+"""Families: the programs of one function at several sizes, which share their lowering and their machine code.
 
-A new size is traced and lowered as any other, by the same passes and planners, so that its program is right whatever the sizes
-decide: Python's `if`s on shapes, thresholds of passes, tails of loops. What a member saves is the longest part, printing and
-compiling: where its steps are those of a program that is known at another size, the *base*,
+A new size is traced as any other, so that Python's `if`s on shapes, captures and errors are right. Its graph is then held against
+those of earlier sizes:
 
-- kernels are printed as if from both: sizes, strides and constants in which the two differ are numbers, which a call hands over
-  (`Step.like`), so that the texts of further members are equal, and code is compiled for the second size alone;
-- the text of the program itself reads offsets, lengths of loops and the kernels' numbers from its frame.
+size     its steps are found by                    its code
+first    lowering                                  is made for the size alone
+second   lowering                                  takes sizes as numbers (`Step.like`, and the entry's words)
+third    lowering, which also makes a blueprint    is the second's where texts are equal, as mostly
+later    evaluating the blueprint                  likewise
 
-So a program never depends on what was observed at other sizes: every number of it is found from its own graph, and a text that
-turns out different, as where a size decides between two kinds of loops, is compiled. Where steps differ, the program is compiled
-as the first one of its kind, and becomes a base of its own.
+A blueprint (nnc.compiled.blueprint) holds steps whose numbers are polynomials of sizes, and the conditions under which they are
+right; a size that does not meet them is lowered like the third one. Texts of kernels are found from a program's own steps, and one
+that turns out different is compiled. So neither numbers nor texts are ever taken over because they were right for other sizes.
+
+Constants whose values differ from size to size, such as the divisor of a mean, become inputs of the program, which the executable
+passes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nnc.base.options import Options
+from nnc.compiled.blueprint import Blueprint, Values, same_steps
 from nnc.compiled.dims import DynamicAxes
+from nnc.compiled.forms import Form, opened, take_apart
 from nnc.compiled.signature import Key, is_spec
 from nnc.device import CPU
+from nnc.graph import Graph
+from nnc.graph.graph import NDArray
+from nnc.lower.plan.stages import Bound
+from nnc.run.program import Program
 
 if TYPE_CHECKING:
     from nnc.compiled.executable import Executable
 
+Lower = Callable[[Graph], Bound]
+
 _BASES = 8  # of one kind of calls; the latest ones
+_KNOWN = 4  # sizes of one form that a blueprint is made from and held against; the latest ones
+_BLUEPRINTS = 8  # of one form
+_FAILURES = 3  # blueprints of a form that gave other steps than lowering
 
 
 class Family:
@@ -37,8 +52,125 @@ class Family:
         base: the first program.
     """
 
-    def __init__(self, number: int, base: Executable) -> None:
+    def __init__(self, number: int, base: Program) -> None:
         self.number, self.base, self.members = number, base, 1
+
+
+class Line:
+    """The sizes at which traced graphs have one form."""
+
+    def __init__(self, form: Form) -> None:
+        self._first = form
+        self.places: dict[int, None] = {}  # of constants that are inputs
+        self._known: list[tuple[list[int], Bound]] = []  # integers of graphs, and their steps by lowering
+        self._blueprints: list[Blueprint] = []
+        self._trusted: set[Blueprint] = set()  # those that gave the same steps as lowering at another size
+        self._failures = 0
+        self.problem = ""  # why there is no blueprint
+
+    def open(self, graph: Graph, form: Form) -> tuple[Graph, list[NDArray]]:
+        """Returns the graph with inputs in the place of constants that differ from size to size, and their values."""
+        pairs = zip(self._first.constants, form.constants, strict=True)
+        other = {i: None for i, (x, y) in enumerate(pairs) if _bits(x) != _bits(y)}
+        if not other.keys() <= self.places.keys():
+            self.places |= other
+            self._known, self._blueprints = [], []  # their graphs have other inputs
+        if not self.places:
+            return graph, []
+        found = opened(graph, self.places)
+        values = [form.constants[i] for i in sorted(self.places)]
+        if found is None or any(value.ndim for value in values):
+            self._fail("a constant with axes, or of a sub-graph, differs from size to size")
+            return graph, []
+        return found, values
+
+    def steps(self, graph: Graph, integers: list[int], lower: Lower) -> Bound | None:
+        """Returns the steps of a graph by a blueprint; None where there is none that may be used."""
+        for blueprint in self._blueprints:
+            values = blueprint.at(integers)
+            if values is None:
+                continue
+            found = Values(values).bound(blueprint.bound)
+            if blueprint in self._trusted or self._holds(blueprint, found, lower(graph)):
+                return found
+        return None
+
+    def note(self, graph: Graph, integers: list[int], bound: Bound, lower: Lower) -> None:
+        """Notes the steps of a size by lowering, and makes a blueprint from the third one on."""
+        others = [(known, steps) for known, steps in self._known if known != integers]
+        self._known = [*others, (integers, bound)][-_KNOWN:]
+        if len(others) < 2 or len(self._blueprints) >= _BLUEPRINTS or self._failures >= _FAILURES:
+            return
+        try:
+            blueprint = Blueprint.of(graph, [integers, *(known for known, _ in others)], lower)
+        except (
+            Exception
+        ) as error:  # code that cannot compute with sizes raises what it likes; lowering has done without
+            self._fail(f"{type(error).__name__}: {error}")
+            return
+        self._blueprints.append(blueprint)
+        for known, steps in ((integers, bound), *others):
+            values = blueprint.at(known)
+            if values is not None and not self._holds(blueprint, Values(values).bound(blueprint.bound), steps, known):
+                if known is integers:
+                    self._fail("a blueprint gave other steps than lowering")
+                    self._blueprints.remove(blueprint)
+                    return
+
+    def _holds(self, blueprint: Blueprint, found: Bound, wanted: Bound, known: Sequence[int] = ()) -> bool:
+        """Whether a blueprint gives the steps of lowering; from then on it is trusted, if that is at another size than its own."""
+        same = same_steps(found, wanted)
+        if same and list(blueprint.own) != list(known):
+            self._trusted.add(blueprint)
+        return same
+
+    def _fail(self, problem: str) -> None:
+        self.problem = problem
+        self._failures = _FAILURES
+
+
+def _bits(value: NDArray) -> tuple[Any, ...]:
+    return value.dtype, value.shape, value.tobytes()
+
+
+class Kin:
+    """The programs of calls of one kind, which differ in sizes at most."""
+
+    def __init__(self) -> None:
+        self.families: list[Family] = []
+        self._graphs: list[Graph] = []  # that were not taken apart yet
+        self._lines: dict[Hashable, Line] = {}
+        self._line: tuple[Line, list[int]] | None = None  # of the graph that is being lowered
+
+    @property
+    def bases(self) -> list[Program]:
+        """The first program of each family, the latest first."""
+        return [family.base for family in reversed(self.families)]
+
+    def open(self, graph: Graph) -> tuple[Graph, list[NDArray]]:
+        """Returns a traced graph with inputs in the place of constants that differ from size to size, and their values."""
+        self._line = None
+        if not self.families:
+            self._graphs = [graph]
+            return graph, []
+        for earlier in self._graphs:
+            form = take_apart(earlier)
+            self._lines.setdefault(form.parts, Line(form))
+        self._graphs = []
+        form = take_apart(graph)
+        line = self._lines.setdefault(form.parts, Line(form))
+        self._line = line, form.integers
+        return line.open(graph, form)
+
+    def steps(self, graph: Graph, lower: Lower) -> Bound | None:
+        """Returns the steps of the graph that was opened last; None where it has to be lowered."""
+        return None if self._line is None else self._line[0].steps(graph, self._line[1], lower)
+
+    def note(self, graph: Graph, bound: Bound, lower: Lower) -> None:
+        """Notes the steps that lowering gave for the graph that was opened last."""
+        if self._line is not None:
+            line, integers = self._line
+            line.note(graph, integers, bound, lower)
 
 
 class Families:
@@ -51,36 +183,38 @@ class Families:
 
     def __init__(self, fun: Callable[..., Any], axes: DynamicAxes | None) -> None:
         self._fun, self._axes = fun, axes
-        self._kinds: dict[Hashable, list[Family]] = {}
+        self._kinds: dict[Hashable, Kin] = {}
         self._count = 0
 
     def __len__(self) -> int:
         return self._count
 
-    def bases(self, key: Key, options: Options) -> list[Executable]:
-        """Returns the programs that may share code with a new one for this key, the latest first.
+    def find(self, key: Key, options: Options) -> Kin | None:
+        """Returns the programs that a new one for this key may share code with; None where there will be none.
 
         Raises:
             AxisError: an array has no such axis as is named.
             ShapeError: axes of one name have two sizes, or a size is larger than it may be.
         """
         may_share = self._axes is None or self._axes.check(key, self._fun)
-        is_plain = options.native and options.device == CPU and not options.guard and not options.autotune
+        is_plain = options.native and options.device == CPU and not (options.guard or options.autotune)
         if not (may_share and is_plain and options.families):
-            return []
-        return [family.base for family in reversed(self._kinds.get(self._kind(key), []))]
+            return None
+        return self._kinds.setdefault(self._kind(key), Kin())
 
-    def add(self, key: Key, executable: Executable) -> Family:
+    def add(self, kin: Kin | None, executable: Executable) -> Family:
         """Notes a new program, and returns its family, which it may be the first of."""
-        known = self._kinds.setdefault(self._kind(key), [])
+        program = executable.program
+        known = kin.families if kin is not None else []
         for family in known:
-            if executable.like is family.base.program:
+            if program.like is family.base:
                 family.members += 1
                 return family
         self._count += 1
-        known.append(Family(self._count, executable))
+        known.append(Family(self._count, program))
+        family = known[-1]
         del known[:-_BASES]
-        return known[-1]
+        return family
 
     def clear(self) -> None:
         """Forgets all families."""

@@ -144,9 +144,7 @@ def with_integers(graph: Graph, give: Callable[[], Any]) -> Graph:
         params = {name: changed(value, take) for name, value in node.params.items()}
         graphs = tuple([with_integers(inner, give) for inner in node.graphs])
         nodes.append(Node(node.command, operands, outputs, MappingProxyType(params), graphs, node.source))
-    return graph.update(
-        inputs=inputs, nodes=tuple(nodes), outputs=tuple(map(read, graph.outputs)), constants=constants
-    )
+    return graph.update(inputs=inputs, nodes=tuple(nodes), outputs=tuple(map(read, graph.outputs)), constants=constants)
 
 
 def opened(graph: Graph, places: Mapping[int, Any]) -> Graph | None:

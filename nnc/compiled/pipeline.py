@@ -11,6 +11,7 @@ from nnc.base.context import set_context, timed
 from nnc.base.dtypes import TAPE
 from nnc.base.options import Options
 from nnc.base.size import hint
+from nnc.compiled.families import Kin
 from nnc.compiled.targets import check_schedule, frugal, queued_code, rematerializer
 from nnc.device import CPU, machine_of, machine_of_device
 from nnc.device.target import Target
@@ -48,7 +49,7 @@ def lower(
     choose_kernel: ChooseKernel,
     compiler: Compiler | None = None,
     expect: Callable[[ProgramAbi], None] | None = None,
-    bases: Sequence[Program] = (),
+    kin: Kin | None = None,
 ) -> Program:
     """Lowers `graph` to a program.
 
@@ -56,7 +57,7 @@ def lower(
         choose_kernel: returns the kernel for a command on inputs of some specs, and on some machine.
         compiler: compiles kernels and programs; without one, steps run from Python.
         expect: called with the memory needs of calls before code is compiled or loaded.
-        bases: programs of other sizes, which the program may be like (nnc.compiled.families).
+        kin: the programs of other sizes, which share their code (nnc.compiled.families).
 
     Raises:
         MemoryBudgetError: a call would allocate more than `options.memory_budget`.
@@ -65,8 +66,8 @@ def lower(
     options = options.update(machine=machine_of(options))
     lowering = _Lowering(options, choose_kernel, compiler)
     expect_kernels({node.command for node in graph.walk()}, options.machine)
-    if bases and compiler is not None:
-        made = lowering.new_program(graph, expect, bases)
+    if kin is not None and kin.families and compiler is not None:
+        made = lowering.new_member(graph, expect, kin)
         made.load()
         return made
     place = find_place(graph, options, native=compiler is not None, choice=_name_of(choose_kernel))
@@ -142,19 +143,37 @@ class _Lowering:
         )  # programs that references run, on arrays that the host reads
         self._inner_native = native and compiler is not None
 
-    def new_program(
-        self, graph: Graph, expect: Callable[[ProgramAbi], None] | None, bases: Sequence[Program] = ()
-    ) -> Program:
-        """Returns the program of the graph; `expect` is told the memory needs of calls once memory is planned. Of a program that
-        may be like one of `bases`, kernels are printed when its steps are known.
-        """
+    def new_program(self, graph: Graph, expect: Callable[[ProgramAbi], None] | None) -> Program:
+        """Returns the program of the graph; `expect` is told the memory needs of calls once memory is planned."""
         queue = self._queue(self.options)
         queue.begin()
-        planned = plan(graph, self.options, self.workspace, KernelQueue() if bases else queue)
+        planned = plan(graph, self.options, self.workspace, queue)
         check_budget(planned, self.options.memory_budget)
         if expect is not None:
             expect(ProgramAbi.of(planned))
-        for base in bases:
+        return self._program(planned, self.options, queue)
+
+    def new_member(self, graph: Graph, expect: Callable[[ProgramAbi], None] | None, kin: Kin) -> Program:
+        """Returns the program of the graph; its kernels are printed when its steps are known, as if for other sizes, too."""
+
+        def lowered(given: Graph) -> Bound:
+            return plan(given, self.options, self.workspace).bound
+
+        queue = self._queue(self.options)
+        queue.begin()
+        is_free = self.options.memory_budget is None
+        bound = kin.steps(graph, lowered) if is_free else None
+        if bound is None:
+            planned = plan(graph, self.options, self.workspace)
+            if is_free:
+                kin.note(graph, planned.bound, lowered)
+        else:
+            with timed("planning memory"):
+                planned = plan_memory(bound, self.options)
+        check_budget(planned, self.options.memory_budget)
+        if expect is not None:
+            expect(ProgramAbi.of(planned))
+        for base in kin.bases:
             steps = aligned(planned.bound.steps, base.bound.steps)
             if steps is not None:
                 alike = replace(planned, bound=replace(planned.bound, steps=steps))
