@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from nnc.base.size import Evaluation, Sizes
 from nnc.compiled.forms import changed, with_integers
@@ -27,6 +27,7 @@ from nnc.graph import Graph, Node, Symbol, structurally_equal
 from nnc.graph.hashing import same_params
 from nnc.lower.plan.stages import Bound, Branches, Buffer, Iteration, Loop, Step, Steps, View, new_view
 
+T = TypeVar("T")
 Column = tuple[int, ...]  # an integer of the form, in each known graph
 _RANGE = 2  # times the sizes of a blueprint, or this part of them
 
@@ -40,14 +41,12 @@ class Blueprint:
         given: the places, among the integers of the form, of the sizes that are given.
         integers: all integers of the form; those that differ are polynomials.
         bound: the program's steps.
-        own: the integers of the graph that it was made of.
     """
 
     sizes: Sizes
     given: tuple[int, ...]
     integers: tuple[Any, ...]
     bound: Bound
-    own: Sequence[int]
 
     @classmethod
     def of(cls, graph: Graph, known: Sequence[Sequence[int]], lower: Callable[[Graph], Bound]) -> Blueprint:
@@ -62,7 +61,7 @@ class Blueprint:
         found = [sizes.give(known[0][place]) for place in given]
         columns = [integer(found) for integer in integers]
         numbers = iter(columns)
-        return cls(sizes, given, tuple(columns), lower(with_integers(graph, lambda: next(numbers))), known[0])
+        return cls(sizes, given, tuple(columns), lower(with_integers(graph, lambda: next(numbers))))
 
     def at(self, integers: Sequence[int]) -> Evaluation | None:
         """Returns the values of sizes for a graph with these integers; None where the blueprint is not made for it."""
@@ -110,12 +109,16 @@ def _multiple(column: Column, given: Sequence[Column]) -> Callable[[Sequence[Any
     return None
 
 
+def _both(i: int, j: int, factor: int) -> Callable[[Sequence[Any]], Any]:
+    return lambda given: given[i] * given[j] * factor
+
+
 def _product(column: Column, given: Sequence[Column]) -> Callable[[Sequence[Any]], Any] | None:
     for i, x in enumerate(given):
         for j, y in enumerate(given[: i + 1]):
             factor = column[0] // (x[0] * y[0]) if x[0] and y[0] else 0
             if all(n == factor * a * b for n, a, b in zip(column, x, y, strict=True)):
-                return lambda given, i=i, j=j, factor=factor: given[i] * given[j] * factor
+                return _both(i, j, factor)
     return None
 
 
@@ -156,11 +159,12 @@ class Values:
     def _value(self, value: Any) -> Any:
         return changed(value, self._of)
 
-    def _shared(self, value: Any, make: Callable[[Any], Any]) -> Any:
+    def _shared(self, value: T, make: Callable[[T], T]) -> T:
         found = self._known.get(id(value))
         if found is None:
             found = self._known[id(value)] = value, make(value)
-        return found[1]
+        made: T = found[1]
+        return made
 
     def _spec(self, spec: Any) -> Any:
         return self._shared(spec, self._value)
@@ -213,9 +217,9 @@ class Values:
             )
             for c in loop.copies
         ]
-        views = {name: getattr(loop, name) for name in ("counter", "count")}
-        found = {name: None if view is None else self._view(view) for name, view in views.items()}
-        return replace(loop, copies=tuple(copies), length=self._of(loop.length), limit=self._of(loop.limit), **found)
+        counter, count = [None if view is None else self._view(view) for view in (loop.counter, loop.count)]
+        length, limit = self._of(loop.length), self._of(loop.limit)
+        return replace(loop, copies=tuple(copies), counter=counter, count=count, length=length, limit=limit)
 
     def _graph(self, graph: Graph) -> Graph:
         return self._shared(graph, self._make_graph)

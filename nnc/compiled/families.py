@@ -41,7 +41,6 @@ Lower = Callable[[Graph], Bound]
 _BASES = 8  # of one kind of calls; the latest ones
 _KNOWN = 4  # sizes of one form that a blueprint is made from and held against; the latest ones
 _BLUEPRINTS = 8  # of one form
-_FAILURES = 3  # blueprints of a form that gave other steps than lowering
 
 
 class Family:
@@ -65,8 +64,7 @@ class Line:
         self._known: list[tuple[list[int], Bound]] = []  # integers of graphs, and their steps by lowering
         self._blueprints: list[Blueprint] = []
         self._trusted: set[Blueprint] = set()  # those that gave the same steps as lowering at another size
-        self._failures = 0
-        self.problem = ""  # why there is no blueprint
+        self.problem = ""  # why there is no blueprint, or no further one
 
     def open(self, graph: Graph, form: Form) -> tuple[Graph, list[NDArray]]:
         """Returns the graph with inputs in the place of constants that differ from size to size, and their values."""
@@ -80,7 +78,7 @@ class Line:
         found = opened(graph, self.places)
         values = [form.constants[i] for i in sorted(self.places)]
         if found is None or any(value.ndim for value in values):
-            self._fail("a constant with axes, or of a sub-graph, differs from size to size")
+            self.problem = "a constant with axes, or of a sub-graph, differs from size to size"
             return graph, []
         return found, values
 
@@ -91,7 +89,9 @@ class Line:
             if values is None:
                 continue
             found = Values(values).bound(blueprint.bound)
-            if blueprint in self._trusted or self._holds(blueprint, found, lower(graph)):
+            if blueprint not in self._trusted and same_steps(found, lower(graph)):
+                self._trusted.add(blueprint)
+            if blueprint in self._trusted:
                 return found
         return None
 
@@ -99,34 +99,25 @@ class Line:
         """Notes the steps of a size by lowering, and makes a blueprint from the third one on."""
         others = [(known, steps) for known, steps in self._known if known != integers]
         self._known = [*others, (integers, bound)][-_KNOWN:]
-        if len(others) < 2 or len(self._blueprints) >= _BLUEPRINTS or self._failures >= _FAILURES:
+        if len(others) < 2 or len(self._blueprints) >= _BLUEPRINTS or self.problem:
             return
         try:
             blueprint = Blueprint.of(graph, [integers, *(known for known, _ in others)], lower)
-        except (
-            Exception
-        ) as error:  # code that cannot compute with sizes raises what it likes; lowering has done without
-            self._fail(f"{type(error).__name__}: {error}")
+        except Exception as error:  # whatever code raises that cannot compute with sizes; lowering has done without
+            self.problem = f"{type(error).__name__}: {error}"
+            return
+        if not self._holds(blueprint, integers, bound):
+            self.problem = "a blueprint gave other steps than lowering"
             return
         self._blueprints.append(blueprint)
-        for known, steps in ((integers, bound), *others):
-            values = blueprint.at(known)
-            if values is not None and not self._holds(blueprint, Values(values).bound(blueprint.bound), steps, known):
-                if known is integers:
-                    self._fail("a blueprint gave other steps than lowering")
-                    self._blueprints.remove(blueprint)
-                    return
-
-    def _holds(self, blueprint: Blueprint, found: Bound, wanted: Bound, known: Sequence[int] = ()) -> bool:
-        """Whether a blueprint gives the steps of lowering; from then on it is trusted, if that is at another size than its own."""
-        same = same_steps(found, wanted)
-        if same and list(blueprint.own) != list(known):
+        if any(self._holds(blueprint, known, steps) for known, steps in others):
             self._trusted.add(blueprint)
-        return same
 
-    def _fail(self, problem: str) -> None:
-        self.problem = problem
-        self._failures = _FAILURES
+    @staticmethod
+    def _holds(blueprint: Blueprint, integers: Sequence[int], wanted: Bound) -> bool:
+        """Whether a blueprint gives the steps of lowering."""
+        values = blueprint.at(integers)
+        return values is not None and same_steps(Values(values).bound(blueprint.bound), wanted)
 
 
 def _bits(value: NDArray) -> tuple[Any, ...]:

@@ -1,7 +1,7 @@
 """The form of a graph: all of it but its integers and the values of its constants; and graphs of one form with other integers.
 
-Graphs of one form with equal integers and constants are the same. The traced graphs of one function at several sizes mostly have one
-form, unless Python's `if`s, or shape rules, take another way.
+Graphs of one form with equal integers and constants are the same. The traced graphs of one function at several sizes mostly have
+one form, unless Python's `if`s, or shape rules, take another way.
 """
 
 from __future__ import annotations
@@ -148,8 +148,8 @@ def with_integers(graph: Graph, give: Callable[[], Any]) -> Graph:
 
 
 def opened(graph: Graph, places: Mapping[int, Any]) -> Graph | None:
-    """Returns the graph in which the constants read at these places of the form are further inputs, one for each place; None where a
-    sub-graph reads one.
+    """Returns the graph in which the constants read at these places of the form are further inputs, one for each place; None where
+    a sub-graph reads one.
     """
     inputs: list[Symbol] = []
     count = 0

@@ -67,9 +67,9 @@ def lower(
     lowering = _Lowering(options, choose_kernel, compiler)
     expect_kernels({node.command for node in graph.walk()}, options.machine)
     if kin is not None and kin.families and compiler is not None:
-        made = lowering.new_member(graph, expect, kin)
-        made.load()
-        return made
+        member = lowering.new_member(graph, expect, kin)
+        member.load()
+        return member
     place = find_place(graph, options, native=compiler is not None, choice=_name_of(choose_kernel))
     known = place.read() if place is not None else None
     if expect is not None and known is not None and known.outside is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from operator import is_
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -115,8 +116,8 @@ _LOCK = new_lock()
 
 def plain(spec: TensorSpec) -> TensorSpec:
     """Returns the spec with the hints of its sizes (`nnc.base.size`), for estimates."""
-    is_plain = all([type(n) is not Size for n in spec.shape])
-    return spec if is_plain else spec.update(shape=tuple(map(hint, spec.shape)))
+    shape = tuple(map(hint, spec.shape))
+    return spec if all(map(is_, shape, spec.shape)) else spec.update(shape=shape)
 
 
 def spec_of(value: Any) -> TensorSpec:

@@ -115,8 +115,8 @@ class Printed(NamedTuple):
 class Entry:
     """A compiled program. `call(frame[, part])` runs it on the words of a frame (nnc.run.arguments).
 
-    `table` describes the inputs, `blocks` are the steps that run in Python, `numbers` are read from the frame. The parts of the program are asked for where
-    Python runs steps, and where something went wrong.
+    `table` describes the inputs, `blocks` are the steps that run in Python, `numbers` are read from the frame. The parts
+    of the program are asked for where Python runs steps, and where something went wrong.
     """
 
     outside: ProgramAbi
