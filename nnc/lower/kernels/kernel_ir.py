@@ -8,26 +8,25 @@ evenly in all operands become one.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from nnc.base.bounded import remembered
 from nnc.base.dtypes import DType, accumulator
 from nnc.commands.rules import reduction
 from nnc.device.target import Target
 from nnc.graph import Graph, Node, Symbol
-from nnc.lower.kernels.domain import UNIT, Domain, is_counted, is_gather, is_reduction, is_view, keeps_order
+from nnc.lower.kernels.domain import UNIT, Domain, Labels, is_counted, is_gather, is_reduction, is_view, keeps_order
 from nnc.lower.kernels.row_phases import Phases
 from nnc.lower.kernels.scalars import count_instructions
 from nnc.lower.kernels.sizes import Numbers
-from nnc.lower.plan.stages import Step, View
+from nnc.lower.plan.stages import View
 
 Loops = tuple[int, ...]
 
 _NEIGHBOURS = 16  # iterations in the lanes of a register, at most
-_LEAST_VECTORS = 4  # of a vector loop of any length: shorter ones took up to half as long again
 _GATHERED = 4  # instructions for a vector of elements at computed places
 
 
@@ -48,8 +47,8 @@ class Nest:
 
     `sizes[l]` is how often loop l runs; `outer` and `row` list loops from the outside in, `vector` is one of them (None: there is
     no loop at all). `strides[i][l]` are the bytes by which operand i (inputs, then outputs) moves with loop l, `axis_strides[i]`
-    the bytes by which it moves with its axes. `loop_of` gives the loop of a label. `numbers` are those among the sizes and strides
-    that the kernel takes as numbers.
+    the bytes by which it moves with its axes. `loop_of` gives the loop of a label. `numbers` are those among the sizes, strides and
+    bits of `constants` that the kernel takes as numbers; None where it takes none.
     """
 
     machine: Target
@@ -64,6 +63,7 @@ class Nest:
     loop_of: dict[int, int]
     axis_strides: tuple[tuple[int, ...], ...]
     numbers: Numbers | None = None
+    constants: Mapping[Symbol, int] = field(default_factory=dict)
 
     @cached_property
     def operands(self) -> tuple[Symbol, ...]:
@@ -74,11 +74,6 @@ class Nest:
     def in_row(self) -> bool:
         """Whether the vector loop is one of the row."""
         return self.vector in self.row
-
-    @property
-    def indexed(self) -> bool:
-        """Whether positions along a loop are read as values."""
-        return bool(_indexed(self.graph, self.domain))
 
     @property
     def size(self) -> int:
@@ -128,7 +123,6 @@ def make_nest(
     machine: Target,
     neighbours: int = _NEIGHBOURS,
     guarded: bool = False,
-    like: Step | None = None,
 ) -> Nest:
     """Makes the loop nest of a fused graph on operands in these views.
 
@@ -137,24 +131,59 @@ def make_nest(
         neighbours: iterations of the vector loop that run side by side; a longer loop is no faster. 1 where the lanes continue
             in the next loop, as the threads of a GPU do.
         guarded: whether loops of the row that few rows need are skipped by the others.
-        like: the step at another size of the program; sizes and strides that differ become numbers.
     """
-    nest = _untiled(graph, inputs, outputs, machine, neighbours, guarded)
-    if like is not None:
-        nest = _sized(nest, _untiled(like.graphs[0], like.inputs, like.outputs, machine, neighbours, guarded))
-    return nest if nest.row or nest.indexed else _tiled(nest, machine.loops.tiles)
+    views, domain = (*inputs, *outputs), Domain.of(graph)
+    return nest_of(graph, domain, loops_of(graph, domain, views, machine, neighbours), views, machine, guarded)
 
 
-def _untiled(
-    graph: Graph, inputs: Sequence[View], outputs: Sequence[View], machine: Target, neighbours: int, guarded: bool
-) -> Nest:
-    domain = Domain.of(graph)
-    operands, views = (*graph.inputs, *graph.outputs), (*inputs, *outputs)
+class Nesting(NamedTuple):
+    """The loops of a nest (see there) and the bits of its constants; with those of the labels that tell how these lie in it."""
+
+    sizes: tuple[int, ...]
+    strides: tuple[tuple[int, ...], ...]
+    constants: tuple[int, ...]
+    outer: Loops
+    row: Loops
+    vector: int | None
+    loop_of: tuple[tuple[int, int], ...]
+    axes: tuple[Labels, ...]
+
+    @property
+    def integers(self) -> tuple[Any, ...]:
+        """The parts in which nests of one form may differ."""
+        return self[:3]
+
+    @property
+    def form(self) -> tuple[Any, ...]:
+        """The other parts."""
+        return self[3:]
+
+
+def nest_of(
+    graph: Graph, domain: Domain, loops: Nesting, views: Sequence[View], machine: Target, guarded: bool,
+    numbers: Numbers | None = None,
+) -> Nest:  # fmt: skip
+    """Returns the nest with these loops, with numbers among their sizes and strides and the constants."""
+    sizes, strides, constants, outer, row, vector, loop_of, _ = loops
+    phases = Phases.of(graph, domain, guarded)
+    steps = tuple(view.strides for view in views)
+    known = dict(zip(graph.constants, constants, strict=True)) if numbers is not None else {}
+    nest = Nest(
+        machine, graph, domain, phases, sizes, outer, row, vector, strides, dict(loop_of), steps, numbers, known
+    )
+    return nest if row or _indexed(graph, domain) else _tiled(nest, machine.loops.tiles)
+
+
+def loops_of(
+    graph: Graph, domain: Domain, views: Sequence[View], machine: Target, neighbours: int = _NEIGHBOURS
+) -> Nesting:
+    """Returns the loops of a fused graph on operands in these views."""
+    operands = (*graph.inputs, *graph.outputs)
+    axes = tuple([domain.axes(symbol) for symbol in operands])
     steps: list[dict[int, int]] = []
-    for symbol, view in zip(operands, views, strict=True):
-        labels = domain.axes(symbol)
+    for labels, view in zip(axes, views, strict=True):
         steps.append({label: step for label, step in zip(labels, view.strides, strict=True) if label != UNIT})
-    indexed = _indexed(graph, domain)
+    indexed = set(_indexed(graph, domain))
     used = {label for symbol in _symbols(graph) for label in domain.axes(symbol)} - {UNIT}
     reduced = domain.reduced
     largest = max(range(len(operands)), key=lambda i: (len(steps[i]), i), default=None)
@@ -177,7 +206,7 @@ def _untiled(
             merged[label] = [label]
         groups.append(group)
     heads = [*groups[0], *groups[1]]
-    loop_of = {label: i for i, head in enumerate(heads) for label in merged[head]}
+    loop_of = tuple([(label, i) for i, head in enumerate(heads) for label in merged[head]])
     sizes = tuple(math.prod(domain.sizes[label] for label in merged[head]) for head in heads)
     strides = tuple(tuple(s.get(merged[head][-1], 0) for head in heads) for s in steps)
     outer = tuple(range(len(groups[0])))
@@ -188,39 +217,18 @@ def _untiled(
         outer = (*(loop for loop in outer if loop != vector), vector)
     else:
         row = (*(loop for loop in row if loop != vector), *((vector,) if vector is not None else ()))
-    return Nest(
-        machine,
-        graph,
-        domain,
-        Phases.of(graph, domain, guarded),
-        sizes,
-        outer,
-        row,
-        vector,
-        strides,
-        loop_of,
-        tuple(v.strides for v in views),
-    )
+    constants = tuple([_bits(x.reshape(-1)[:1].tobytes()) for x in graph.constants.values()])
+    return Nesting(sizes, strides, constants, outer, row, vector, loop_of, (*axes, _indexed(graph, domain)))
 
 
-def _indexed(graph: Graph, domain: Domain) -> set[int]:
+def _bits(data: bytes) -> int:
+    return int.from_bytes(data, "little", signed=True)
+
+
+def _indexed(graph: Graph, domain: Domain) -> Labels:
     """Returns the labels whose positions are read as values."""
-    return {domain.axes(node.outputs[0])[node.params["axis"]] for node in graph.nodes if is_counted(node)}
-
-
-def _sized(nest: Nest, other: Nest) -> Nest:
-    """Returns the nest with numbers for the sizes and strides that differ in another one; unchanged where the two have other loops,
-    or the vector loop is a short one that differs: that is slower than its own text.
-    """
-    vector, loops = nest.vector, (nest.outer, nest.row, nest.vector, nest.loop_of)
-    if loops != (other.outer, other.row, other.vector, other.loop_of) or len(nest.strides) != len(other.strides):
-        return nest
-    least = _LEAST_VECTORS * (nest.machine.vector_bytes // nest.widest)
-    if vector is not None and nest.sizes[vector] != other.sizes[vector] and nest.sizes[vector] < least:
-        return nest
-    numbers = Numbers()
-    sizes, strides = numbers.compared((nest.sizes, nest.strides), (other.sizes, other.strides))
-    return replace(nest, sizes=sizes, strides=strides, numbers=numbers) if numbers.given else nest
+    counted = [node for node in graph.nodes if is_counted(node)]
+    return tuple([domain.axes(node.outputs[0])[node.params["axis"]] for node in counted])
 
 
 def _tiled(nest: Nest, tiles: Sequence[int]) -> Nest:

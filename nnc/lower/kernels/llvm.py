@@ -17,11 +17,11 @@ from nnc.base import dtypes
 from nnc.device.target import Target
 from nnc.graph import Graph, Symbol
 from nnc.lower.kernels.builder import Code, Value
-from nnc.lower.kernels.domain import is_gather
-from nnc.lower.kernels.kernel_ir import generic_form, graph_key, make_nest
+from nnc.lower.kernels.domain import Domain, is_gather
+from nnc.lower.kernels.kernel_ir import Nesting, generic_form, graph_key, loops_of, make_nest, nest_of
 from nnc.lower.kernels.native import PRINTED, Native
 from nnc.lower.kernels.rows import NestRows
-from nnc.lower.kernels.sizes import derived
+from nnc.lower.kernels.sizes import Numbers, derived, find_sized
 from nnc.lower.kernels.values import Scope
 from nnc.lower.plan.stages import Step, View
 
@@ -38,13 +38,9 @@ def _units_for(grain: int, instructions: int, lanes: int, units: int) -> int:
     return max(1, math.ceil(grain / max(instructions / lanes / units, 1)))
 
 
-def print_graph(
-    graph: Graph, inputs: Sequence[View], outputs: Sequence[View], machine: Target, like: Step | None = None
-) -> Native:
-    """Returns the kernel that computes a fused graph on operands that lie in these views. Sizes and strides that differ in the step
-    `like` are numbers of the kernel.
-    """
-    return _NestPrinter(make_nest(graph, inputs, outputs, machine, guarded=True, like=like)).native()
+def print_graph(graph: Graph, inputs: Sequence[View], outputs: Sequence[View], machine: Target) -> Native:
+    """Returns the kernel that computes a fused graph on operands that lie in these views."""
+    return _NestPrinter(make_nest(graph, inputs, outputs, machine, guarded=True)).native()
 
 
 class KernelPrinter:
@@ -62,15 +58,38 @@ class KernelPrinter:
             native = self._find(step, key)
             if native.numbers:
                 return replace(native, numbers=(length,))
-        if step.like is not None:
-            views = (*views, *step.like.inputs, *step.like.outputs)
+        sized = self._sized(step, step.like) if step.like is not None else None
+        if sized is not None:
+            return sized
         places = tuple([(view.spec.shape, view.strides) for view in views])
         return self._find(step, (graph_key(graph, True), places))
 
+    def _sized(self, step: Step, other: Step) -> Native | None:
+        """Returns the kernel that takes as numbers the integers that differ in another step; None where the two have other loops,
+        or the vector loop is a short one that differs: numbers would make that slower.
+        """
+        graph, machine, views = step.graphs[0], self._machine, (*step.inputs, *step.outputs)
+        if any(map(is_gather, graph.nodes)):
+            return None
+        domain = Domain.of(graph)
+        here = loops_of(graph, domain, views, machine)
+        there = loops_of(other.graphs[0], Domain.of(other.graphs[0]), (*other.inputs, *other.outputs), machine)
+        n = here.sizes[here.vector] if here.vector is not None else 0
+        if here.form != there.form or (
+            n < machine.vector_bytes and here.vector is not None and n != there.sizes[here.vector]
+        ):
+            return None
+
+        def make(integers: tuple[Any, ...], numbers: Numbers) -> Native:
+            loops = Nesting(*integers, *here.form)
+            return _NestPrinter(nest_of(graph, domain, loops, views, machine, True, numbers)).native()
+
+        kinds, constants, *rest = graph_key(graph, False)
+        key = self, kinds, tuple([(number, dtype) for number, dtype, _ in constants]), *rest, here.form
+        return find_sized(key, here.integers, there.integers, make)
+
     def _find(self, step: Step, key: Any) -> Native:
-        return PRINTED.find(
-            (self, key), lambda: print_graph(step.graphs[0], step.inputs, step.outputs, self._machine, step.like)
-        )
+        return PRINTED.find((self, key), lambda: print_graph(step.graphs[0], step.inputs, step.outputs, self._machine))
 
 
 class _NestPrinter(NestRows):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
@@ -58,6 +59,12 @@ class Native:
         """The name of the compiled function, which follows from the text."""
         return f"k{sha256(self.text.encode()).hexdigest()[:24]}"
 
+    def at(self, numbers: tuple[int, ...]) -> Native:
+        """Returns the kernel with other numbers. It keeps the facts that were found out about the text."""
+        other = copy(self)
+        object.__setattr__(other, "numbers", numbers)
+        return other
+
     @property
     def code(self) -> str:
         """The text with its names filled in; not kept, since it is read once or twice and is as long as the text."""
@@ -74,7 +81,16 @@ class Native:
         return self.text.count("ret i64") != self.text.count("ret i64 0\n")
 
 
-NativeT = TypeVar("NativeT", bound="Native | None")
+class Printed(Protocol):
+    """A kernel that was printed, or more that is known of it."""
+
+    @property
+    def text(self) -> str:
+        """The text of the kernel."""
+        ...
+
+
+NativeT = TypeVar("NativeT", bound="Printed | None")
 
 
 class Texts:
@@ -84,6 +100,13 @@ class Texts:
         self._most, self._characters = most, 0
         self._known: OrderedDict[Any, Any] = OrderedDict()
         self._lock = new_lock()
+
+    def get(self, key: Any) -> Any:
+        """Returns the kernel for a key; None where it is not remembered."""
+        with self._lock:
+            if key in self._known:
+                self._known.move_to_end(key)
+            return self._known.get(key)
 
     def find(self, key: Any, make: Callable[[], NativeT]) -> NativeT:
         """Finds the kernel for a key, or makes it."""
@@ -102,7 +125,7 @@ class Texts:
         return made
 
 
-def _size(native: Native | None) -> int:
+def _size(native: Printed | None) -> int:
     return _ENTRY + (len(native.text) if native is not None else 0)
 
 

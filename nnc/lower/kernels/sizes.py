@@ -12,6 +12,10 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeGuard, TypeVar
 
+from nnc.lower.kernels.native import PRINTED, Native
+
+_MOST_VARIANTS = 16  # texts of one form, for different decisions
+
 Structure = TypeVar("Structure", bound="int | tuple[Any, ...]")
 
 
@@ -41,10 +45,10 @@ class Numbers:
 
     def compared(self, here: Structure, there: Structure) -> Structure:
         """Returns nested tuples of integers, with a number in the place of each that differs in others of the same form."""
-        if isinstance(here, tuple) and isinstance(there, tuple):
+        if isinstance(here, tuple) and isinstance(there, tuple) and len(here) == len(there):
             made = [self.compared(x, y) for x, y in zip(here, there, strict=True)]
             return type(here)(*made) if hasattr(here, "_fields") else type(here)(made)
-        return self.give(here) if isinstance(here, int) and here != there else here  # type: ignore[return-value]
+        return self.give(here) if isinstance(here, int) and isinstance(there, int) and here != there else here  # type: ignore[return-value]
 
     def give(self, size: int) -> int:
         """Returns a size as a number."""
@@ -181,3 +185,63 @@ def derived(function: Callable[..., int], *operands: int) -> int:
 def is_number(x: Any) -> TypeGuard[Number]:
     """Whether a size is one of a kernel's numbers."""
     return type(x) is Number
+
+
+# -- texts for other sizes ---------------------------------------------------------------------------------------------
+
+
+class _Variant(NamedTuple):
+    """A kernel of some form, its sizes with numbers among them, and what was decided by these."""
+
+    native: Native
+    sizes: Any
+    numbers: Numbers
+
+    @property
+    def text(self) -> str:
+        """The kernel's text."""
+        return self.native.text
+
+    def at(self, sizes: Any) -> Native | None:
+        """Returns the kernel at other sizes; None where it has another text there."""
+        found: list[int] = []
+        numbers = self.numbers.again(found) if _differ_in_numbers(self.sizes, sizes, found) else None
+        return self.native.at(numbers) if numbers is not None else None
+
+
+def _differ_in_numbers(known: Any, sizes: Any, found: list[int]) -> bool:
+    """Whether sizes are the known ones, but for numbers; adds the sizes in the places of numbers to `found`."""
+    if is_number(known):
+        found.append(sizes)
+        return isinstance(sizes, int)
+    if isinstance(known, tuple) and isinstance(sizes, tuple):
+        pairs = zip(known, sizes, strict=False)
+        return len(known) == len(sizes) and all(_differ_in_numbers(x, y, found) for x, y in pairs)
+    return bool(known == sizes)
+
+
+def find_sized(
+    key: Any, sizes: Structure, others: Structure, make: Callable[[Structure, Numbers], Native]
+) -> Native:  # fmt: skip
+    """Returns the kernel for sizes, which it takes as numbers where they differ from those of another size of the program. A known
+    text is not printed again.
+
+    Args:
+        key: all that the text depends on beside the sizes.
+        sizes: nested tuples of integers.
+        others: the same of another size of the program.
+        make: prints the kernel for sizes with numbers among them.
+    """
+    i = 0
+    for i in range(_MOST_VARIANTS):
+        known = PRINTED.get((find_sized, key, i))
+        if known is None:
+            break
+        native: Native | None = known.at(sizes)
+        if native is not None:
+            return native
+    numbers = Numbers()
+    sized = numbers.compared(sizes, others)
+    variant = _Variant(make(sized, numbers), sized, numbers)
+    PRINTED.find((find_sized, key, i), lambda: variant)
+    return variant.native

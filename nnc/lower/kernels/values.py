@@ -11,6 +11,7 @@ from nnc.base import dtypes
 from nnc.base.dtypes import DType
 from nnc.commands.index import fill_value
 from nnc.graph import Node, Symbol
+from nnc.lower.kernels.axes import word_of
 from nnc.lower.kernels.builder import Code, Value, known_integer
 from nnc.lower.kernels.domain import is_counted, is_gather, is_reduction, is_view
 from nnc.lower.kernels.kernel_ir import Nest, instructions
@@ -142,6 +143,8 @@ class Values:
 
     def _make(self, symbol: Symbol, block: Scope) -> Value:
         code = self.code
+        if is_number(self.nest.constants.get(symbol)):
+            return self._constant(self.nest.constants[symbol], symbol.dtype)
         if symbol in self.graph.constants:
             return code.constant(self.graph.constants[symbol].reshape(-1)[0], symbol.dtype)
         if symbol in self.saved and self.nest.vector in block.iterations and self._is_past(symbol, block):
@@ -159,6 +162,12 @@ class Values:
         if operands:
             operands = code.match(*operands)
         return scalar(code, node.command, operands, symbol.dtype, node.params)
+
+    def _constant(self, bits: int, dtype: DType) -> Value:
+        """Returns the value with these bits, which is a number of the kernel."""
+        if dtypes.is_bool(dtype):
+            return self.code.compare("ne", self.code.integer(bits), self.code.integer(0))
+        return self.code.bitcast(self.code.convert(self.code.integer(bits), word_of(dtype)), dtype)
 
     def _is_past(self, symbol: Symbol, block: Scope) -> bool:
         """Whether an earlier phase has saved a value: its reductions' results are known."""
