@@ -69,6 +69,7 @@ class Options:
             calls.
         families: whether programs of one function at several sizes share machine code (NNC_FAMILIES=0: each is compiled for its
             sizes alone).
+        sized: whether the graph is lowered for further sizes, too, so that nothing is computed now that depends on them.
         max_steps: the most iterations of loops of unknown length whose gradient is taken, so that their memory is known; None: any
             number.
 
@@ -97,6 +98,7 @@ class Options:
     keeps: tuple[int, ...] = ()
     max_steps: int | None = None
     families: bool = True
+    sized: bool = False
 
     def __post_init__(self) -> None:
         check_allocator(self.allocator, "allocator")

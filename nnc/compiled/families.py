@@ -99,7 +99,7 @@ class Line:
         """Notes the steps of a size by lowering, and makes a blueprint from the third one on."""
         others = [(known, steps) for known, steps in self._known if known != integers]
         self._known = [*others, (integers, bound)][-_KNOWN:]
-        if len(others) < 2 or len(self._blueprints) >= _BLUEPRINTS or self.problem:
+        if not others or len(self._blueprints) >= _BLUEPRINTS or self.problem:
             return
         try:
             blueprint = Blueprint.of(graph, [integers, *(known for known, _ in others)], lower)

@@ -155,21 +155,22 @@ class _Lowering:
 
     def new_member(self, graph: Graph, expect: Callable[[ProgramAbi], None] | None, kin: Kin) -> Program:
         """Returns the program of the graph; its kernels are printed when its steps are known, as if for other sizes, too."""
+        options = self.options.update(sized=True)
 
         def lowered(given: Graph) -> Bound:
-            return plan(given, self.options, self.workspace).bound
+            return plan(given, options, self.workspace).bound
 
-        queue = self._queue(self.options)
+        queue = self._queue(options)
         queue.begin()
-        is_free = self.options.memory_budget is None
+        is_free = options.memory_budget is None
         bound = kin.steps(graph, lowered) if is_free else None
         if bound is None:
-            planned = plan(graph, self.options, self.workspace)
+            planned = plan(graph, options, self.workspace)
             if is_free:
                 kin.note(graph, planned.bound, lowered)
         else:
             with timed("planning memory"):
-                planned = plan_memory(bound, self.options)
+                planned = plan_memory(bound, options)
         check_budget(planned, self.options.memory_budget)
         if expect is not None:
             expect(ProgramAbi.of(planned))

@@ -15,6 +15,7 @@ from enum import IntEnum
 from itertools import groupby
 
 from nnc.base import dtypes
+from nnc.errors import InternalError
 from nnc.lower.kernels.builder import Code, Slot, Value
 from nnc.lower.kernels.native import Native
 from nnc.lower.plan.costs import step_bytes, step_flops
@@ -228,7 +229,9 @@ class StepCode(Code):
     def _declare(self, native: Native, kinds: Sequence[str]) -> None:
         """Notes a function that is called, and the types of its operands."""
         self.called[native.name] = native
-        self.signatures[native.name] = f"declare i64 @{native.name}({', '.join(kinds)})"
+        signature = f"declare i64 @{native.name}({', '.join(kinds)})"
+        if self.signatures.setdefault(native.name, signature) != signature:
+            raise InternalError(f"{native.name}: two steps call one kernel with other operands")
 
     def _table(self, sizes: Sequence[int], views: Sequence[View]) -> str:
         """Numbers and starts of views, in a row on the stack; only those that move with the iterations of loops are
