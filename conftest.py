@@ -13,10 +13,13 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+import nnc  # before NumPy, whose OpenBLAS is kept to the instructions of NNC_CPU while it is loaded
+
+# isort: split
+
 import numpy as np
 import pytest
 
-import nnc
 import nnc.numpy as nnp
 import nnc.testing.devices  # "sim:0" and "ptx:0" for all tests
 from nnc.graph import ATTRIBUTES, COMMANDS, PASSES, GraphBuilder, TensorSpec, command

@@ -5,11 +5,13 @@
 from typing import TYPE_CHECKING
 
 from nnc.base.garbage import collection_paused
+from nnc.base.options import openblas_kept
 
 with collection_paused():  # modules stay, so looking through them for garbage is in vain
     # Python 3.11 keeps its stack in chunks, and a loop of calls that cross from one to the next is a thousand times slower. NumPy's
     # import has long loops, so it begins here, where the stack is shallow; deeper it took 15 ms more by chance.
-    import numpy as _numpy  # noqa: F401
+    with openblas_kept():
+        import numpy as _numpy  # noqa: F401
 
     from nnc import errors as errors
     from nnc import graph as graph
@@ -17,11 +19,14 @@ with collection_paused():  # modules stay, so looking through them for garbage i
     from nnc import tree as tree
     from nnc.array.array import Array as Array
     from nnc.array.array import asarray as asarray
+    from nnc.base.libraries import check_openblas as _check_openblas
     from nnc.commands.indexing import dynamic_slice as dynamic_slice
     from nnc.commands.indexing import dynamic_update_slice as dynamic_update_slice
     from nnc.compiled import targets as _targets  # noqa: F401  (registers the kinds of devices)
     from nnc.device import devices as devices
     from nnc.errors.names.lookup import public_names
+
+    _check_openblas()
 
 if TYPE_CHECKING:
     from nnc import data as data

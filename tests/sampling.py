@@ -20,6 +20,7 @@ ROOT = Path(__file__).parents[1]
 
 SLOW = 4  # of tests marked `slow`, one in so many runs
 PARTS = {  # of the cases of each test function below a path, one in so many runs, and at least one
+    "tests/contract/cases/test_native_parts": 60,
     "tests/contract/commands": 6,
     "tests/contract/nn": 6,
     "tests/contract/numpy": 6,

@@ -1,6 +1,6 @@
 """nnc beside JAX, PyTorch and NumPy.
 
-    python -m benchmarks.peers [ROW ...] [--quick] [--frameworks nnc,jax] [--isa avx2] [--busy N] [--json FILE]
+    python -m benchmarks.peers [ROW ...] [--quick] [--frameworks nnc,jax] [--isa sse4|avx2] [--busy N] [--json FILE]
 
 Each row and framework has a process of its own with two processors; PyTorch has one with one thread, too, and the better figure
 counts. The processes take turns. Results are compared before times are taken: if two disagree, the exit code is 1. A row's name may
@@ -49,6 +49,7 @@ def as_json(outcome: Outcome, machine: Machine) -> dict[str, Any]:
         "figures": [asdict(figure) for figure in outcome.figures],
         "warm": outcome.warm,
         "problems": outcome.problems,
+        "instructions": outcome.instructions,
         "disagreements": outcome.disagreements,
     }
 
@@ -84,6 +85,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(*map(describe, found), sep="\n", file=sys.stderr, flush=True)
             outcomes += found
         machine = best_of([*machines, measure_machine(plan.rounds, Path(folder))])
+    used = {name: found for outcome in outcomes for name, found in outcome.instructions.items()}
+    print("\nInstructions:", "; ".join(f"{name}: {found}" for name, found in used.items()))
     print_outcomes(outcomes, machine, imports)
     if options.json is not None:
         found = {"machine": asdict(machine), "imports": imports, "rows": [as_json(o, machine) for o in outcomes]}

@@ -20,6 +20,10 @@ ROOT = Path(__file__).parents[2]
 CAPS: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {
         "": {},
+        "sse4": {
+            "NNC_CPU": "x86-64-v2", "ONEDNN_MAX_CPU_ISA": "SSE41", "OPENBLAS_CORETYPE": "Nehalem",
+            "XLA_FLAGS": "--xla_cpu_max_isa=SSE4_2", "ATEN_CPU_CAPABILITY": "default", "MKL_ENABLE_INSTRUCTIONS": "SSE4_2",
+        },
         "avx2": {
             "NNC_CPU": "x86-64-v3", "ONEDNN_MAX_CPU_ISA": "AVX2", "OPENBLAS_CORETYPE": "Haswell",
             "XLA_FLAGS": "--xla_cpu_max_isa=AVX2", "ATEN_CPU_CAPABILITY": "avx2", "MKL_ENABLE_INSTRUCTIONS": "AVX2",

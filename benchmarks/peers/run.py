@@ -66,6 +66,7 @@ class Outcome:
     warm: float | None = None  # seconds of nnc's first call where an earlier process left its cache
     problems: dict[str, str] = field(default_factory=dict)  # by way: it could not run
     disagreements: list[str] = field(default_factory=list)
+    instructions: dict[str, str] = field(default_factory=dict)  # by framework, as its libraries tell
     is_alone: bool = True  # whether first calls and memory are the row's own
 
     def best(self, framework: str) -> Figure | None:
@@ -127,6 +128,11 @@ def measure_group(rows: Sequence[Row], frameworks: Sequence[str], plan: Plan) ->
         stack.enter_context(busy_processes(plan.surroundings))
         for outcome in outcomes.values():
             _measure(outcome, workers, plan)
+        for worker in workers:
+            try:
+                outcomes[rows[0].name].instructions[worker.way.framework] = worker.ask("instructions")
+            except WorkerError as error:
+                outcomes[rows[0].name].problems[worker.way.name] = str(error)
         if len(rows) == 1 and plan.first_calls:
             _measure_first_calls(outcomes[rows[0].name], [worker.way for worker in workers], plan, folder)
     return list(outcomes.values())

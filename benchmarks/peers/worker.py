@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.peers.instructions import used_instructions
 from benchmarks.peers.row import Case, NDArray, Row
 
 STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
@@ -39,6 +40,10 @@ class Worker:
         self.step: Callable[[], Any] = tuple
         self.read: Callable[[Any], Any] = np.asarray
         self.last = 0.0
+
+    def instructions(self) -> str:
+        """The instructions that the framework and its libraries use, as far as they tell."""
+        return used_instructions(self.folder)
 
     def first(self, name: str) -> tuple[float, list[NDArray]]:
         """Makes a row's step; seconds of its first call, and its result."""

@@ -1,4 +1,7 @@
-"""Facts about this machine and the libraries on it: printed by `doctor`, and part of the keys of measured choices."""
+"""Facts about this machine and the libraries on it: printed by `doctor`, and part of the keys of measured choices.
+
+It is imported before NumPy, whose own facts are in `nnc.base.libraries`.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,6 @@ import sys
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
-
-import ml_dtypes
-import numpy as np
 
 VECTOR_UNITS = ("avx2", "fma", "avx512f", "avx512_bf16", "amx_bf16", "asimd", "sve")
 _V3 = ("avx2", "fma")
@@ -31,7 +31,6 @@ LARGE = 1 << 28  # bytes; memory of this size takes 50 ms to be written to, and 
 _UNLIMITED = 1 << 60  # bytes: control groups without a limit give a number near 2^63
 _VERSION_2 = "memory.max", "memory.current", ""  # files of a control group, and how names in its memory.stat begin
 _VERSION_1 = "memory.limit_in_bytes", "memory.usage_in_bytes", "total_"
-_LIBRARIES = ("llvmlite", "onednn-cpu-gomp")  # that compiled code and kernels come from
 CUPY = ("cupy-cuda13x", "cupy-cuda12x", "cupy")  # distributions
 CUBLAS = ("nvidia-cublas", "nvidia-cublas-cu13", "nvidia-cublas-cu12")
 _NVJITLINK = ("nvidia-nvjitlink", "nvidia-nvjitlink-cu13", "nvidia-nvjitlink-cu12")
@@ -51,12 +50,6 @@ def version_of(*distributions: str) -> str:
             continue
         return found
     return ABSENT
-
-
-def library_versions() -> dict[str, str]:
-    """Returns the versions of the libraries on which programs and measurements depend. None is loaded for it."""
-    loaded = {"numpy": np.__version__, "ml_dtypes": ml_dtypes.__version__}
-    return loaded | {name: version_of(name) for name in _LIBRARIES}
 
 
 def gpu_library_versions() -> dict[str, str]:
@@ -196,13 +189,6 @@ def check_memory(nbytes: int) -> None:
                 f"{nbytes / 2**30:.3g} GiB more are needed, and the memory limit of its control group (a container's, say) leaves "
                 f"{left / 2**30:.3g} GiB"
             )
-
-
-def numpy_blas() -> str:
-    """Name and version of the BLAS that NumPy was built with."""
-    config = np.show_config(mode="dicts")
-    blas = config.get("Build Dependencies", {}).get("blas", {}) if isinstance(config, dict) else {}
-    return f"{blas.get('name', 'unknown')} {blas.get('version', '')}".rstrip()
 
 
 def read_text(path: Path) -> str:

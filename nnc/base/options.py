@@ -9,9 +9,10 @@ import os
 import re
 import sys
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from nnc.base.machine import CPUS, processor
@@ -32,6 +33,13 @@ _UNITS: dict[str, int] = {"": 1, "b": 1} | {
     for power, prefix in enumerate("kmgt", start=1)
     for suffix, base in (("", 1000), ("b", 1000), ("ib", 1024))
 }
+ONEDNN, OPENBLAS = "ONEDNN_MAX_CPU_ISA", "OPENBLAS_CORETYPE"
+_OLD_NAME = "DNNL_MAX_CPU_ISA"  # which oneDNN reads, too
+# By the last of a processor's units in `CPUS`: the values of these variables that keep the libraries to its instructions.
+_CAPS: Mapping[str, tuple[str, str]] = MappingProxyType({
+    "": ("SSE41", "Nehalem"), "fma": ("AVX2", "Haswell"), "avx512f": ("AVX512_CORE", "SkylakeX"),
+    "avx512_bf16": ("AVX512_CORE_BF16", "SkylakeX"), "amx_bf16": ("AVX512_CORE_AMX", "SkylakeX"),
+})  # fmt: skip
 Allocator = Literal["portfolio", "article", "article-size"]
 Precision = Literal["float32", "tf32", "bfloat16"]
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")
@@ -154,6 +162,25 @@ def variable_set(name: str, value: str, unless: Collection[str] = ()) -> Iterato
         yield
     finally:
         del os.environ[name]
+
+
+def library_cap(variable: str) -> str | None:
+    """Returns the value of a library's variable that keeps it to the instructions of NNC_CPU; None where nothing does, or the
+    user has set the variable.
+
+    Args:
+        variable: `ONEDNN` or `OPENBLAS`.
+    """
+    units = CPUS.get(os.environ.get("NNC_CPU", ""))
+    if units is None or variable in os.environ or (variable == ONEDNN and _OLD_NAME in os.environ):
+        return None
+    return _CAPS["".join(units[-1:])][(ONEDNN, OPENBLAS).index(variable)]
+
+
+def openblas_kept() -> AbstractContextManager[None]:
+    """Returns a block in which OpenBLAS, if it is loaded there, keeps to the instructions of NNC_CPU."""
+    cap = library_cap(OPENBLAS)
+    return nullcontext() if cap is None else variable_set(OPENBLAS, cap)
 
 
 def chosen_cpu(cpuinfo: Path = Path("/proc/cpuinfo")) -> str | None:

@@ -9,9 +9,10 @@ from pathlib import Path
 
 from nnc import __version__
 from nnc.base.html import format_bytes
-from nnc.base.machine import ABSENT, CUBLAS, CUPY, numpy_blas, processor, read_text, values_of, version_of
+from nnc.base.libraries import numpy_blas, openblas_kernels
+from nnc.base.machine import ABSENT, CUBLAS, CUPY, processor, read_text, values_of, version_of
 from nnc.base.options import Options, chosen_cpu
-from nnc.compiled.facilities import Cache, compiler, find_linker, threads, why_absent
+from nnc.compiled.facilities import Cache, compiler, find_linker, library, threads, why_absent
 from nnc.device import devices as usable_devices
 
 REQUIRED = ("numpy", "ml_dtypes", "optree", "safetensors", "llvmlite")
@@ -67,7 +68,7 @@ def to_text(facts: Mapping[str, Section]) -> str:
 def libraries() -> dict[str, str]:
     """NumPy's BLAS and the optional libraries, each with its version or "absent"."""
     return {
-        "BLAS of numpy": numpy_blas(),
+        "BLAS of numpy": numpy_blas() + (f", kernels for {kernels}" if (kernels := openblas_kernels()) else ""),
         "oneDNN": onednn(),
         "nvJitLink": linker.version if (linker := find_linker()) is not None else ABSENT,
         "cuBLASLt": version_of(*CUBLAS),
@@ -82,7 +83,10 @@ def onednn() -> str:
     except metadata.PackageNotFoundError:
         return ABSENT
     shared = [str(file.locate()) for file in files if file.name.startswith("libdnnl.so")]
-    return f"{version_of(ONEDNN)} at {min(shared, key=len)}" if shared else f"{version_of(ONEDNN)}, without its library"
+    if not shared:
+        return f"{version_of(ONEDNN)}, without its library"
+    used = f", instructions up to {found.instructions}" if (found := library()) is not None else ", which does not load"
+    return f"{version_of(ONEDNN)} at {min(shared, key=len)}{used}"
 
 
 def native_kernels() -> dict[str, str]:

@@ -11,6 +11,7 @@ import _thread
 import ctypes
 import os
 import sys
+import warnings
 import weakref
 from collections.abc import Mapping, Sequence
 from ctypes import POINTER, byref, c_char_p, c_float, c_int, c_int64, c_size_t, c_uint, c_void_p
@@ -24,6 +25,7 @@ from nnc.base import dtypes
 from nnc.base.dtypes import DType
 from nnc.base.fork import fork_waits
 from nnc.base.machine import address_of, files_of
+from nnc.base.options import ONEDNN, library_cap
 from nnc.commands.pack import Blocks
 from nnc.errors import BackendError
 
@@ -50,6 +52,12 @@ _BLOCKED = 2  # the kind of formats that strides and blocks describe
 # Functions of OpenMP that oneDNN calls in a primitive that nnc does not use.
 _OF_SHUFFLES = frozenset(("GOMP_loop_static_start", "GOMP_loop_static_next", "GOMP_loop_end_nowait"))
 
+# Instructions by the names that ONEDNN_MAX_CPU_ISA takes (dnnl_cpu_isa_…): bits, which a processor with more instructions has, too.
+_INSTRUCTIONS: Mapping[str, int] = MappingProxyType({
+    "SSE41": 0x1, "AVX": 0x3, "AVX2": 0x7, "AVX2_VNNI": 0xF, "AVX2_VNNI_2": 0x1F, "AVX512_CORE": 0x27,
+    "AVX512_CORE_VNNI": 0x67, "AVX512_CORE_BF16": 0xE7, "AVX512_CORE_FP16": 0x1EF, "AVX512_CORE_AMX": 0xFEF,
+    "AVX512_CORE_AMX_FP16": 0x1FEF, "AVX10_2": 0x201FF, "AVX10_2_AMX_2": 0x22FFF,
+})  # fmt: skip
 FORWARD_TRAINING = 64
 CONVOLUTION_DIRECT = 0x1
 
@@ -61,6 +69,8 @@ _DIMS = POINTER(c_int64)
 _BY_NAME = "dnnl_memory_desc_create_with_string_tag"  # in no header: a library may lack it
 _SIGNATURES: Mapping[str, tuple[Any, ...]] = MappingProxyType({
     "dnnl_set_primitive_cache_capacity": (c_int,),
+    "dnnl_set_max_cpu_isa": (c_int,),
+    "dnnl_get_effective_cpu_isa": (),
     "dnnl_engine_create": (_HANDLES, c_int, c_size_t),
     "dnnl_stream_create": (_HANDLES, c_void_p, c_uint),
     "dnnl_memory_desc_create_with_strides": (_HANDLES, c_int, _DIMS, c_int, _DIMS),
@@ -102,6 +112,12 @@ class Library(NamedTuple):
     version: str
     shares_threads: bool  # it works in nnc's threads, rather than in OpenMP's
 
+    @property
+    def instructions(self) -> str:
+        """The instructions that it uses at most, as ONEDNN_MAX_CPU_ISA names them."""
+        found = self.functions.dnnl_get_effective_cpu_isa()
+        return next((name for name, bits in _INSTRUCTIONS.items() if bits == found), hex(found))
+
     def address(self, name: str) -> int:
         """Returns the address of a C function, for compiled code."""
         found = address_of(self.functions, name)
@@ -138,12 +154,27 @@ def library() -> Library | None:
         return None
     # Else it keeps 1024 primitives that nobody uses, with their machine code. Equal ones are shared here.
     functions.dnnl_set_primitive_cache_capacity(0)
+    _keep_to_cpu(functions)
     engine = c_void_p()
     shared = share_threads(functions)
     if functions.dnnl_engine_create(byref(engine), 1, 0) != 0 or engine.value is None:
         return None
     version = functions.dnnl_version().contents
     return Library(functions, engine.value, path, f"{version.major}.{version.minor}.{version.patch}", shared)
+
+
+def _keep_to_cpu(functions: ctypes.CDLL) -> None:
+    """Keeps the library to the instructions of NNC_CPU. It warns where another package has used the library before."""
+    cap = library_cap(ONEDNN)
+    if cap is None or functions.dnnl_set_max_cpu_isa(_INSTRUCTIONS[cap]) == 0:
+        return
+    if functions.dnnl_get_effective_cpu_isa() & ~_INSTRUCTIONS[cap]:
+        warnings.warn(
+            f"NNC_CPU: oneDNN was in use before nnc loaded it, and runs more instructions than {cap} has.\n"
+            f"Fix: set {ONEDNN}={cap}.",
+            RuntimeWarning,
+            stacklevel=2,
+        )
 
 
 @cache

@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 
 from nnc.base import dtypes
-from nnc.base.machine import library_versions, numpy_blas, processor, version_of
+from nnc.base.libraries import library_versions, numpy_blas
+from nnc.base.machine import processor, version_of
 from nnc.base.options import Options, chosen_cpu
 from nnc.device.target import Target
 from nnc.graph import Command, Kernel, TensorSpec, infer_specs, value_text

@@ -21,7 +21,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nnc.base.context import timed
-from nnc.base.machine import gpu_library_versions, library_versions, processor
+from nnc.base.libraries import library_versions
+from nnc.base.machine import gpu_library_versions, processor
 from nnc.base.options import Options, chosen_cpu
 from nnc.base.source import SourceLine
 from nnc.device import CPU, CUDA, kind_of

@@ -12,15 +12,24 @@ import pytest
 
 from nnc.backends.cpu.compiler.engine import Engine
 from nnc.backends.numpy_ref import candidate_kernels
+from nnc.backends.onednn.library import library, loaded
+from nnc.base.libraries import openblas_kernels
 from nnc.base.machine import CPUS, processor
-from nnc.base.options import Options, chosen_cpu
+from nnc.base.options import ONEDNN, OPENBLAS, Options, chosen_cpu
 from nnc.run.store.autotune import Tuner
 from nnc.run.store.stored import _here
 from tests.sampling import sampled
 
 ROOT = Path(__file__).parents[3]
 UNITS = processor(Path("/proc/cpuinfo"))["vector units"].split(", ")
-LEVELS = [level for level in ("x86-64-v2", "x86-64-v3") if set(CPUS[level]) <= set(UNITS)]
+LEVELS = [level for level in ("x86-64-v2", "x86-64-v3", "x86-64-v4") if set(CPUS[level]) <= set(UNITS)]
+OLDER = LEVELS[:2]
+# Of each level: the kernels of OpenBLAS, and the instructions of oneDNN.
+LIBRARIES = {
+    "x86-64-v2": ("Nehalem", "SSE41"),
+    "x86-64-v3": ("Haswell", "AVX2"),
+    "x86-64-v4": ("SkylakeX", "AVX512_CORE"),
+}
 
 CASE = """
 import numpy as np
@@ -75,16 +84,25 @@ for row, name in rows[int(sys.argv[1]) :: int(sys.argv[2])]:
 """
 
 
-def run(text: str, level: str, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    variables: Mapping[str, str] = {
-        **os.environ,
+TELL = """
+from nnc.base.libraries import openblas_kernels
+from nnc.backends.onednn.library import library
+print(openblas_kernels(), getattr(library(), "instructions", None))
+"""
+
+
+def run(text: str, level: str, folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    kept = {name: value for name, value in os.environ.items() if name not in (ONEDNN, OPENBLAS)}
+    environment: Mapping[str, str] = {
+        **kept,
+        **variables,
         "NNC_CPU": level,
         "NNC_CACHE_DIR": str(folder),
         "PYTHONPATH": str(ROOT),
     }
     return subprocess.run(
         [sys.executable, "-W", "ignore", "-c", text, *arguments],
-        env=variables,
+        env=environment,
         capture_output=True,
         text=True,
         check=False,
@@ -102,13 +120,68 @@ def test_programs_code_and_choices_on_disk_are_of_one_processor(monkeypatch: pyt
     assert len(choices) == len({frozenset(UNITS), *(frozenset(CPUS[level]) for level in LEVELS)})
 
 
+def told(done: subprocess.CompletedProcess[str]) -> list[str]:
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+@pytest.mark.skipif(library() is None or openblas_kernels() is None, reason="oneDNN or OpenBLAS is not there")
 @pytest.mark.parametrize("level", LEVELS)
+def test_libraries_are_kept_to_the_processor_that_code_is_made_for(level: str, tmp_path: Path) -> None:
+    found = run("import nnc" + TELL, level, tmp_path)
+    assert told(found) == list(LIBRARIES[level])
+    assert not found.stderr
+
+
+@pytest.mark.skipif(library() is None or openblas_kernels() is None, reason="oneDNN or OpenBLAS is not there")
+def test_variables_that_users_set_for_a_library_stay(tmp_path: Path) -> None:
+    own = {OPENBLAS: "Nehalem", "DNNL_MAX_CPU_ISA": "SSE41"}
+    assert told(run("import numpy, nnc" + TELL, LEVELS[-1], tmp_path, **own)) == ["Nehalem", "SSE41"]
+    assert told(run("import nnc" + TELL, LEVELS[-1], tmp_path, **{ONEDNN: "AVX"}))[1] == "AVX"
+    leaves = "import nnc, os; assert 'OPENBLAS_CORETYPE' not in os.environ" + TELL
+    assert told(run(leaves, "x86-64-v2", tmp_path)) == ["Nehalem", "SSE41"]
+
+
+@pytest.mark.skipif(library() is None or openblas_kernels() is None, reason="oneDNN or OpenBLAS is not there")
+@pytest.mark.skipif(len(LEVELS) < 2, reason="no older processor differs from this one")
+def test_a_library_that_was_loaded_before_is_named_in_a_warning(tmp_path: Path) -> None:
+    noted = """
+import sys, warnings
+with warnings.catch_warnings(record=True) as found:
+    warnings.simplefilter("always")
+    {body}
+for each in found:
+    print(each.category.__name__, each.filename, each.message)
+"""
+    openblas = told_text(run(noted.format(body="import numpy; import nnc"), "x86-64-v2", tmp_path))
+    assert openblas.startswith(
+        "RuntimeWarning <string> NNC_CPU: NumPy was imported before nnc, and its OpenBLAS runs kernels for "
+    )
+    assert openblas.endswith("instead of Nehalem.\nFix: import nnc before numpy, or set OPENBLAS_CORETYPE=Nehalem.\n")
+    used = f"import ctypes; ctypes.CDLL({loaded().path!r}).dnnl_get_effective_cpu_isa(); import nnc\n"
+    used += "    from nnc.backends.onednn.library import library; library()"
+    onednn = told_text(run(noted.format(body=used), "x86-64-v2", tmp_path))
+    assert "NNC_CPU: oneDNN was in use before nnc loaded it, and runs more instructions than SSE41 has.\n" in onednn
+    assert onednn.endswith("Fix: set ONEDNN_MAX_CPU_ISA=SSE41.\n")
+    for body in (
+        "import numpy; import nnc",
+        used,
+    ):  # in the order that keeps them, or without a choice, nothing is said
+        assert told_text(run(noted.format(body=body), "native", tmp_path)) == ""
+
+
+def told_text(done: subprocess.CompletedProcess[str]) -> str:
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("level", OLDER)
 def test_bfloat16_needs_no_instructions_of_its_own(level: str, tmp_path: Path) -> None:
     done = run(CASE, level, tmp_path)
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", OLDER)
 def test_every_command_runs_in_16_bits_on_older_processors(level: str, tmp_path: Path) -> None:
     parts = range(16)
     for part in sampled(parts, len(parts)):

@@ -16,7 +16,7 @@ import nnc
 from benchmarks.peers import run
 from benchmarks.peers.__main__ import choose_rows, main
 from benchmarks.peers.machine import compile_package
-from benchmarks.peers.process import Process, Way, WorkerError
+from benchmarks.peers.process import CAPS, Process, Surroundings, Way, WorkerError
 from benchmarks.peers.row import Machine, Work
 from benchmarks.peers.rows import ROWS
 from benchmarks.peers.rows.networks import ROWS as NETWORKS
@@ -76,6 +76,19 @@ def test_a_worker_that_fails_says_why(tmp_path: Path) -> None:
             worker.ask("first", "no such row")
 
 
+@pytest.mark.parametrize("isa", list(CAPS))
+def test_frameworks_tell_the_instructions_that_they_are_kept_to(isa: str, tmp_path: Path) -> None:
+    found = {}
+    for framework in ("nnc", "numpy"):
+        with Process(Way(framework), "calls", tmp_path, 60, Surroundings(isa=isa)) as worker:
+            worker.ask("start")
+            found[framework] = worker.ask("instructions")
+    assert found["nnc"].endswith(found["numpy"])
+    if isa:
+        level, onednn, openblas = {"sse4": ("v2", "SSE41", "Nehalem"), "avx2": ("v3", "AVX2", "Haswell")}[isa]
+        assert found["nnc"] == f"kernels for x86-64-{level}, oneDNN up to {onednn}, OpenBLAS for {openblas}"
+
+
 def test_first_calls_are_medians_of_several_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     class Fake:
         """First calls take 1, 5 and 2 seconds where nothing is kept, a tenth of the number of calls where something is."""
@@ -92,7 +105,7 @@ def test_first_calls_are_medians_of_several_processes(monkeypatch: pytest.Monkey
 
         def ask(self, name: str, *arguments: object) -> Any:
             if name != "first":
-                return {"start": 0.0, "values": [], "run": [1.0], "memory": {}}[name]
+                return {"start": 0.0, "values": [], "run": [1.0], "memory": {}, "instructions": "any"}[name]
             is_kept = self.cache in self.used
             self.used.append(self.cache)
             fresh = len({cache for cache in self.used if cache.name.startswith(self.way.name)})
@@ -120,7 +133,8 @@ def test_a_peer_that_is_close_is_timed_longer(jax: float, turns: int, monkeypatc
         def ask(self, name: str, *arguments: object) -> Any:
             asked[self.way.framework] += name == "run"
             step = {"nnc": 1.0, "jax": jax, "numpy": 2.0}[self.way.framework]
-            return {"start": 0.0, "first": (0.0, []), "values": [], "run": [step], "memory": {}}[name]
+            known = {"start": 0.0, "first": (0.0, []), "values": [], "run": [step], "memory": {}, "instructions": "any"}
+            return known[name]
 
     monkeypatch.setattr(run, "Process", Fake)
     monkeypatch.setattr(run, "PAUSE", 0.0)

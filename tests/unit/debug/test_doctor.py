@@ -6,6 +6,7 @@ import subprocess
 import sys
 from importlib import metadata
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -100,7 +101,10 @@ def test_a_onednn_wheel_is_found_through_its_list_of_files(monkeypatch: pytest.M
 
     monkeypatch.setattr(doctor, "version_of", lambda *names: "2025.1")
     monkeypatch.setattr(metadata, "files", lambda name: [File("LICENSE"), File("libdnnl.so.3.8"), File("libdnnl.so.3")])
-    assert doctor.onednn() == "2025.1 at /somewhere/lib/libdnnl.so.3"
+    monkeypatch.setattr(doctor, "library", lambda: SimpleNamespace(instructions="AVX2"))
+    assert doctor.onednn() == "2025.1 at /somewhere/lib/libdnnl.so.3, instructions up to AVX2"
+    monkeypatch.setattr(doctor, "library", lambda: None)
+    assert doctor.onednn() == "2025.1 at /somewhere/lib/libdnnl.so.3, which does not load"
     monkeypatch.setattr(metadata, "files", lambda name: [File("LICENSE")])
     assert doctor.onednn() == "2025.1, without its library"
 

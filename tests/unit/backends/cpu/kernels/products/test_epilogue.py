@@ -245,4 +245,4 @@ def test_rows_of_a_table_of_one_row_are_added_to_a_product() -> None:
     rng = np.random.default_rng(0)
     x, y, table = (rng.normal(size=shape) for shape in ((40, 33), (33, 48), (1, 48)))
     f = nnc.compile(lambda x, y, table, i: nnp.tanh(x @ y) + table[i])  # no tile reads at computed places
-    np.testing.assert_allclose(f(x, y, table, np.zeros(40, np.int64)), np.tanh(x @ y) + table, rtol=1e-12)
+    np.testing.assert_allclose(f(x, y, table, np.zeros(40, np.int64)), np.tanh(x @ y) + table, rtol=1e-12, atol=1e-14)
