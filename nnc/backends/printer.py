@@ -19,6 +19,7 @@ from nnc.graph.kernels import KernelFactory
 from nnc.lower.kernels.axes import Axes, Shape
 from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.kernels.native import Native, Remembered
+from nnc.lower.kernels.sizes import Numbers
 from nnc.lower.plan.stages import Step
 
 Bound = Value | int
@@ -52,13 +53,21 @@ class Printer:
 
     `main` is the kernel. Its pointers are %in0, …, %out0, …; with `workspace` the last output is called %workspace. With
     `refuses`, `refuse` makes it return 1 in the end. With a `length`, a size in which kernels of one text differ, `length` is its
-    register.
+    register. `numbers` are further such sizes.
     """
 
     def __init__(
-        self, step: Step, machine: Target, *, workspace: bool = False, refuses: bool = False, length: int | None = None
+        self,
+        step: Step,
+        machine: Target,
+        *,
+        workspace: bool = False,
+        refuses: bool = False,
+        length: int | None = None,
+        numbers: Numbers | None = None,
     ) -> None:
         self.machine = machine
+        self._sizes = numbers or Numbers()
         self.length = Value("%length", dtypes.int64)
         self._numbers = () if length is None else (length,)
         names = [f"in{i}" for i in range(len(step.inputs))] + [f"out{i}" for i in range(len(step.outputs))]
@@ -95,14 +104,18 @@ class Printer:
         code = Code(
             f"KERNEL.part{len(self._functions)}", [("ptr", "args"), ("i64", "begin"), ("i64", "end")], "internal void"
         )
-        shared = self._shared
-        room = self.main.room(8 * len(shared))
-        for i, name in enumerate(shared):
-            self.main.line(f"store ptr {name}, ptr {self.main.offset(room, 8 * i)}")
+        shared = [f"ptr {name}" for name in self._shared]
+        for i, name in enumerate(self._shared):
             code.line(f"{name} = load ptr, ptr {code.offset('%args', 8 * i)}")
+        numbers = code.in_front()
         body(code, Value("%begin", dtypes.int64), Value("%end", dtypes.int64))
         code.ret()
         self._functions.append(code)
+        numbers += self._sizes.loads("%args", len(shared))
+        shared += [f"{kind} %{name}" for kind, name in self._sizes.parameters]
+        room = self.main.room(8 * len(shared))
+        for i, typed in enumerate(shared):
+            self.main.line(f"store {typed}, ptr {self.main.offset(room, 8 * i)}")
         self.main.declare("declare void @nnc_parallel_for(ptr, ptr, i64, i64)")
         counted = self.main.integer(count).typed
         self.main.line(f"call void @nnc_parallel_for(ptr @{code.name}, ptr {room}, {counted}, i64 {grain})")
@@ -129,10 +142,12 @@ class Printer:
         """Returns the finished kernel; see `Native`."""
         result = self.main.let("load atomic i64, ptr %flag monotonic, align 8") if self._refuses else "0"
         self.main.ret(Value(result, dtypes.int64))
+        self.main.parameters += self._sizes.parameters
         functions = [*self._functions, self.main]
         declared = sorted({line for code in functions for line in code.declarations})
         text = "\n".join([*(code.text() for code in functions), *declared, ""])
-        return Native(text, inline=inline, numbers=self._numbers, light=light, calls=tuple(self._called.values()))
+        numbers = (*self._numbers, *self._sizes.printed)
+        return Native(text, inline=inline, numbers=numbers, light=light, calls=tuple(self._called.values()))
 
 
 def load_parts(code: Code, pointer: str, real: DType, lanes: int) -> tuple[Value, Value]:
@@ -225,18 +240,18 @@ def looping(
 
 def times(code: Code, x: Bound, factor: Bound) -> Bound:
     """x · factor, folded where known."""
-    if factor == 1:
+    if not isinstance(factor, Value) and factor == 1:
         return x
-    if isinstance(x, int):
-        return x * factor if isinstance(factor, int) else times(code, factor, x)
+    if not isinstance(x, Value):
+        return times(code, factor, x) if isinstance(factor, Value) else x * factor
     return code.mul(x, code.integer(factor))
 
 
 def minus(code: Code, x: Bound, y: Bound) -> Bound:
     """x - y, folded where known."""
-    if isinstance(x, int) and isinstance(y, int):
+    if not isinstance(x, Value) and not isinstance(y, Value):
         return x - y
-    return x if y == 0 else code.sub(code.integer(x), code.integer(y))
+    return x if not isinstance(y, Value) and y == 0 else code.sub(code.integer(x), code.integer(y))
 
 
 def in_blocks(code: Code, begin: Bound, end: Bound, lanes: int, body: Callable[[Value, int], None]) -> None:

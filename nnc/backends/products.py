@@ -31,6 +31,11 @@ class Axis(NamedTuple):
         """All distances."""
         return self.x, self.y, self.out, *self.more
 
+    @property
+    def fixed(self) -> Axis:
+        """The same, with integers where there are numbers that a kernel would take."""
+        return Axis(int(self.size), int(self.x), int(self.y), int(self.out), tuple(map(int, self.more)))
+
 
 @dataclass(frozen=True, slots=True)
 class Product:
@@ -47,6 +52,11 @@ class Product:
     columns: Axis
     depth: tuple[Axis, ...]
     is_turned: bool = False
+
+    @property
+    def axes(self) -> tuple[tuple[Axis, ...], Axis, Axis, tuple[Axis, ...]]:
+        """All axes."""
+        return self.loops, self.rows, self.columns, self.depth
 
     @property
     def k(self) -> int:
@@ -67,6 +77,12 @@ class Product:
     def operands(self) -> tuple[str, str]:
         """The pointers of x and y among the parameters of a compiled function."""
         return ("%in1", "%in0") if self.is_turned else ("%in0", "%in1")
+
+    @property
+    def fixed(self) -> Product:
+        """The same, with integers where there are numbers that a kernel would take."""
+        loops, depth = ([axis.fixed for axis in axes] for axes in (self.loops, self.depth))
+        return Product(self.dtype, tuple(loops), self.rows.fixed, self.columns.fixed, tuple(depth), self.is_turned)
 
     def turned(self) -> Product:
         """Returns the same result as the transpose of yᵀxᵀ."""

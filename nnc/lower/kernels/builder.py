@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
 from nnc.errors import InternalError
+from nnc.lower.kernels.sizes import reserved
 from nnc.lower.kernels.writer import FunctionWriter
 
 _TYPES: dict[DType, str] = {
@@ -209,7 +210,7 @@ class Code(FunctionWriter):
     def room(self, nbytes: int) -> str:
         """Returns a pointer to memory on the stack, 64-byte aligned."""
         name = self.fresh()
-        self._slots.append(f"  {name} = alloca i8, i64 {max(nbytes, 1)}, align 64")
+        self._slots.append(f"  {name} = alloca i8, i64 {max(reserved(nbytes), 1)}, align 64")
         return name
 
     def read(self, slot: Slot) -> Value:

@@ -38,13 +38,13 @@ def cut_of(counts: Sequence[Bound], most: int, short: int) -> Cut | None:
         >>> cut_of([3, 1000, 4], most=128, short=512)
         Cut(loop=1, piece=32)
     """
-    known = [count for count in counts if isinstance(count, int)]
+    known = [count for count in counts if not isinstance(count, Value)]
     if len(known) < len(counts) or math.prod(known) <= short:
         return None
     terms = 1
     for loop in reversed(range(len(known))):
         if terms * known[loop] > most:
-            return Cut(loop, max(1, most // terms))
+            return Cut(loop, max(1, most // int(terms)))
         terms *= known[loop]
     return None
 

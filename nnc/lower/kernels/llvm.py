@@ -75,8 +75,10 @@ class KernelPrinter:
         here = loops_of(graph, domain, views, machine)
         there = loops_of(other.graphs[0], Domain.of(other.graphs[0]), (*other.inputs, *other.outputs), machine)
         n = here.sizes[here.vector] if here.vector is not None else 0
-        if here.form != there.form or (
-            n < machine.vector_bytes and here.vector is not None and n != there.sizes[here.vector]
+        if (
+            here.integers == there.integers
+            or here.form != there.form
+            or (n < machine.vector_bytes and here.vector is not None and n != there.sizes[here.vector])
         ):
             return None
 
@@ -101,8 +103,10 @@ class _NestPrinter(NestRows):
         """Returns the kernel."""
         nest = self.nest
         names = [f"p{i}" for i in range(len(nest.operands))]
-        numbers = (nest.sizes[nest.vector],) if self.is_generic and nest.vector is not None else ()
-        parameters = [("ptr", name) for name in names] + [("i64", "n")] * len(numbers)
+        numbers = self.numbers or Numbers()
+        if self.is_generic and nest.vector is not None:
+            numbers.lead(nest.sizes[nest.vector])
+        parameters = [("ptr", name) for name in names] + [("i64", "n")] * self.is_generic
         main = Code("KERNEL", parameters)
         self._look_at_indices(main)
         units, grain = self.units(), self._grain()
@@ -114,9 +118,9 @@ class _NestPrinter(NestRows):
             self._rows(main.integer(0), self._unit_count(main))
             main.ret(main.integer(0))
             return self._native(numbers, main)
-        fields = [*names, *(["n"] if numbers else [])]
+        fields = [*names, *(["n"] if self.is_generic else [])]
         with self._part_function(fields) as (part, given):
-            if numbers:
+            if self.is_generic:
                 self.size_of_vector_loop = Value(given.pop(), dtypes.int64)
             self._begin(part, given)
             self._rows(Value("%first", dtypes.int64), Value("%end", dtypes.int64))
@@ -124,11 +128,10 @@ class _NestPrinter(NestRows):
         main.ret(main.integer(0))
         return self._native(numbers, main, part)
 
-    def _native(self, length: tuple[int, ...], *codes: Code) -> Native:
-        """Returns the kernel of finished functions, the first of which is called with the numbers behind the length."""
-        numbers = self.numbers.printed if self.numbers is not None else ()
-        codes[0].parameters += tuple([("i64", f"n{i}") for i in range(len(numbers))])
-        return Native(self._text(codes), inline=self.is_inline, numbers=(*length, *numbers))
+    def _native(self, numbers: Numbers, *codes: Code) -> Native:
+        """Returns the kernel of finished functions, the first of which is called with the numbers."""
+        codes[0].parameters += numbers.parameters
+        return Native(self._text(codes), inline=self.is_inline, numbers=numbers.printed)
 
     def _call_parts(self, main: Code, fields: Sequence[str], grain: int, count: Value | None = None) -> None:
         """Runs the function of parts in threads, with `fields` as its arguments; `count` parts, or those of all units."""
@@ -149,10 +152,9 @@ class _NestPrinter(NestRows):
         numbers = part.in_front()
         yield part, given
         part.ret()
-        for i in range(len(self.numbers.printed) if self.numbers is not None else 0):
-            at = f"getelementptr i8, ptr %fields, i64 {8 * len(fields)}"
-            numbers += [f"  %at{i} = {at}", f"  %n{i} = load i64, ptr %at{i}"]
-            fields.append(f"n{i}")
+        if self.numbers is not None:
+            numbers += self.numbers.loads("%fields", len(fields))
+            fields += [name for _, name in self.numbers.parameters]
 
     @staticmethod
     def _text(codes: Sequence[Code]) -> str:
@@ -209,7 +211,7 @@ class _NestPrinter(NestRows):
         self.part, self.partial = None, sums
         self._rows(main.integer(0), main.integer(self.units()))
         main.ret(main.integer(0))
-        return self._native((), main, part)
+        return self._native(self.numbers or Numbers(), main, part)
 
     # -- outer loops ---------------------------------------------------------------------------------------------------
 

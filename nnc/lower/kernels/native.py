@@ -133,16 +133,18 @@ PRINTED = Texts()  # of all printers; the printer is a part of each key
 
 
 class Remembered:
-    """The `native` of a command's kernel, which prints once for all steps with the same parameters, shapes and strides."""
+    """The `native` of a command's kernel, which prints once for all steps with the same parameters, shapes and strides. A `sized`
+    one takes sizes as numbers, and finds its kernels by itself where a step names another size.
+    """
 
-    def __init__(self, make: Callable[[Any], Native | None]) -> None:
-        self._make = make
+    def __init__(self, make: Callable[[Any], Native | None], sized: bool = False) -> None:
+        self._make, self._sized = make, sized
 
     def __call__(self, step: Any) -> Native | None:
         """Returns the kernel of a step."""
+        if self._sized and step.like is not None:
+            return self._make(step)
         views = (*step.inputs, *step.outputs)
-        if step.like is not None:
-            views = (*views, *step.like.inputs, *step.like.outputs)
         key = repr(tuple(step.params.items())), tuple((v.spec, v.strides) for v in views)  # repr tells 0.0 from -0.0
         return PRINTED.find((self, key), lambda: self._make(step))
 

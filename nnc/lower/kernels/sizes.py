@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeGuard, TypeVar
 
 from nnc.lower.kernels.native import PRINTED, Native
 
+_RESERVED = 1 << 12  # bytes of the stack for a number of elements, at least
 _MOST_VARIANTS = 16  # texts of one form, for different decisions
 
 Structure = TypeVar("Structure", bound="int | tuple[Any, ...]")
@@ -41,6 +42,7 @@ class Numbers:
         self._derived: dict[Any, int] = {}
         self._decided: dict[Any, Any] = {}
         self._trail: list[_Entry] = []
+        self._leading: list[int] = []
         self._registers: list[int] = []
 
     def compared(self, here: Structure, there: Structure) -> Structure:
@@ -72,6 +74,10 @@ class Numbers:
             self._trail.append(_Entry(*key, self._decided[key]))
         return self._decided[key]
 
+    def lead(self, size: int) -> None:
+        """Notes a size that the kernel takes in front of the numbers in registers, under a name of its own."""
+        self._leading.append(self._place(size))
+
     def register(self, at: int) -> str:
         """Returns the register of a value, which the kernel takes as a number from here on."""
         if at not in self._registers:
@@ -85,8 +91,21 @@ class Numbers:
 
     @property
     def printed(self) -> tuple[int, ...]:
-        """The numbers that the kernel takes, in the order of the registers %n0, %n1 and so on."""
-        return tuple([self._values[at] for at in self._registers])
+        """The numbers that the kernel takes: leading ones, then those of the registers %n0, %n1 and so on."""
+        return tuple([self._values[at] for at in (*self._leading, *self._registers)])
+
+    @property
+    def parameters(self) -> tuple[tuple[str, str], ...]:
+        """The parameters of a function that takes the numbers: types and names."""
+        return tuple([("i64", f"n{i}") for i in range(len(self._registers))])
+
+    def loads(self, pointer: str, first: int) -> list[str]:
+        """Returns the lines that load the numbers from memory, where they stand behind the first so many words."""
+        lines = []
+        for i in range(len(self._registers)):
+            lines.append(f"  %at{i} = getelementptr i8, ptr {pointer}, i64 {8 * (first + i)}")
+            lines.append(f"  %n{i} = load i64, ptr %at{i}")
+        return lines
 
     def again(self, sizes: Sequence[int]) -> tuple[int, ...] | None:
         """Returns the numbers that the kernel takes at other sizes; None where it would have another text."""
@@ -100,7 +119,7 @@ class Numbers:
                 values[next(made)] = found
             elif found != expected:
                 return None
-        return tuple([values[at] for at in self._registers])
+        return tuple([values[at] for at in (*self._leading, *self._registers)])
 
     def _place(self, x: int) -> int:
         if is_number(x):
@@ -182,6 +201,16 @@ def derived(function: Callable[..., int], *operands: int) -> int:
     return function(*operands) if home is None else home.derive(function, *operands)
 
 
+def reserved(nbytes: int) -> int:
+    """Returns the bytes of the stack to reserve, which are no number."""
+    if not is_number(nbytes):
+        return nbytes
+    most = _RESERVED
+    while most < nbytes:
+        most *= 2
+    return most
+
+
 def is_number(x: Any) -> TypeGuard[Number]:
     """Whether a size is one of a kernel's numbers."""
     return type(x) is Number
@@ -191,7 +220,7 @@ def is_number(x: Any) -> TypeGuard[Number]:
 
 
 class _Variant(NamedTuple):
-    """A kernel of some form, its sizes with numbers among them, and what was decided by these."""
+    """A kernel of some form, its sizes with numbers among them, and the trail of these."""
 
     native: Native
     sizes: Any
@@ -221,8 +250,8 @@ def _differ_in_numbers(known: Any, sizes: Any, found: list[int]) -> bool:
 
 
 def find_sized(
-    key: Any, sizes: Structure, others: Structure, make: Callable[[Structure, Numbers], Native]
-) -> Native:  # fmt: skip
+    key: Any, sizes: Structure, others: Structure, make: Callable[[Structure, Numbers], Native | None]
+) -> Native | None:
     """Returns the kernel for sizes, which it takes as numbers where they differ from those of another size of the program. A known
     text is not printed again.
 
@@ -230,7 +259,7 @@ def find_sized(
         key: all that the text depends on beside the sizes.
         sizes: nested tuples of integers.
         others: the same of another size of the program.
-        make: prints the kernel for sizes with numbers among them.
+        make: prints the kernel for sizes with numbers among them; None where there is no kernel.
     """
     i = 0
     for i in range(_MOST_VARIANTS):
@@ -242,6 +271,7 @@ def find_sized(
             return native
     numbers = Numbers()
     sized = numbers.compared(sizes, others)
-    variant = _Variant(make(sized, numbers), sized, numbers)
-    PRINTED.find((find_sized, key, i), lambda: variant)
-    return variant.native
+    made = make(sized, numbers)
+    if made is not None:
+        PRINTED.find((find_sized, key, i), lambda: _Variant(made, sized, numbers))
+    return made

@@ -18,8 +18,6 @@ from nnc.lower.kernels.kernel_ir import Nest, instructions
 from nnc.lower.kernels.scalars import scalar
 from nnc.lower.kernels.sizes import is_number
 
-_RESERVED = 1 << 12  # bytes for a row of any length, at least
-
 
 def position(code: Code, index: Value, size: int, mode: str) -> tuple[Value, Value | None]:
     """Returns an index as an int64 within 0..size (which is not 0), and whether it was in range, where that depends on the
@@ -98,7 +96,7 @@ class Values:
             work = instructions(node, loops.transcendental_instructions)
             if symbol not in early or is_view(node) or work < loops.saved_instructions:
                 continue
-            nbytes = _reserved(n * symbol.dtype.itemsize)
+            nbytes = n * symbol.dtype.itemsize
             if nbytes <= left and any(phases.rank[other] > phases.rank[symbol] for other in self._users(symbol)):
                 rooms[symbol] = self.code.room(nbytes)
                 left -= nbytes
@@ -251,16 +249,6 @@ class Values:
     def spread(self, value: Value) -> Value:
         """Returns the value in all lanes."""
         return self.code.splat(value, self.lanes)
-
-
-def _reserved(nbytes: int) -> int:
-    """Returns the bytes to reserve on the stack, which are no number of the kernel."""
-    if not is_number(nbytes):
-        return nbytes
-    reserved = _RESERVED
-    while reserved < nbytes:
-        reserved *= 2
-    return reserved
 
 
 # -- masks -------------------------------------------------------------------------------------------------------------

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -16,25 +17,26 @@ import nnc.numpy as nnp
 from nnc.backends.cpu.compiler.jit import compiler
 from nnc.base import dtypes
 from nnc.lower.kernels.native import Native
+from nnc.lower.kernels.sizes import Numbers
 from nnc.lower.plan.stages import Step, View
 from tests.fuzz.programs.sized import SIZES, SizedProgram, rows
 
 OTHER = 45  # the size of the program that each is compared with: its shapes differ in all that varies
 
 
-def printed(program: SizedProgram, n: int) -> list[tuple[Step, Any]]:
-    """Returns the steps of a program of n rows that have kernels, and these."""
-    made = nnc.compile(partial(program, nnp)).lower(rows(n)).compile()._program
+def printed(function: Callable[..., Any], *args: Any) -> list[tuple[Step, Any]]:
+    """Returns the steps of a compiled function, and their kernels."""
+    made = nnc.compile(function).lower(*args).compile()._program
     return [(step, made.kernels[id(step)]) for step in made.bound.steps]
 
 
 def sized(steps: Sequence[tuple[Step, Any]], others: Sequence[tuple[Step, Any]]) -> list[tuple[Step, Native, Native]]:
-    """Returns the steps with kernels as today, and with kernels that take numbers."""
+    """Returns the steps with kernels that take no numbers, and with those that may."""
     pairs = []
     if [step.command for step, _ in steps] == [step.command for step, _ in others]:
         for (step, kernel), (other, _) in zip(steps, others, strict=True):
             native = kernel.native(replace(step, like=other)) if kernel.native is not None else None
-            if native is not None:
+            if native is not None and native.state is None and not native.packed:  # of no library
                 pairs.append((step, kernel.native(step), native))
     return pairs
 
@@ -49,11 +51,12 @@ def array(view: View, draws: np.random.Generator) -> np.ndarray[Any, Any]:
 
 
 def results(step: Step, native: Native, address: int) -> list[bytes]:
-    """Runs a kernel on memory of its own; returns the memory of all operands."""
+    """Runs a kernel on memory of its own; returns this memory."""
     draws = np.random.default_rng(3)
     arrays = [array(view, draws) for view in (*step.inputs, *step.outputs)]
-    state = [native.state(np.empty(native.scratch, np.uint8).ctypes.data).address] if native.state is not None else []
-    words = [*[x.ctypes.data for x in arrays], *state, *native.numbers]
+    words = [*[x.ctypes.data for x in arrays], *native.numbers]
+    (parameters,) = re.findall(r"define i64 @KERNEL\((.*)\)", native.text)
+    assert parameters.count(",") + bool(parameters) == len(words)
     assert ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * len(words))(address)(*words) == 0
     return [x.base.tobytes() for x in arrays]
 
@@ -70,6 +73,81 @@ def check(pairs: Sequence[tuple[Step, Native, Native]]) -> None:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_a_kernel_of_any_size_gives_the_bits_of_a_kernel_of_its_size(seed: int) -> None:
-    program = SizedProgram.draw(seed)
-    others = printed(program, OTHER)
-    check([pair for n in SIZES for pair in sized(printed(program, n), others)])
+    program = partial(SizedProgram.draw(seed), nnp)
+    others = printed(program, rows(OTHER))
+    check([pair for n in SIZES for pair in sized(printed(program, rows(n)), others)])
+
+
+def by_length(x: Any) -> Any:
+    return (
+        nnp.tanh(x * np.float32(x.shape[0])),
+        nnp.sum(x) / x.shape[0],
+        nnp.ones(30) * x.shape[0],
+        nnp.ones(3) / x.shape[0],
+    )
+
+
+def test_constants_that_depend_on_a_size_are_numbers_too() -> None:
+    others = printed(by_length, rows(OTHER))
+    pairs = [pair for n in (33, 34, 64, 65, 77, 100) for pair in sized(printed(by_length, rows(n)), others)]
+    check(pairs)
+    assert len({native.text for _, _, native in pairs}) < len(pairs) / 2
+
+
+def test_numbers_are_found_again_without_printing() -> None:
+    """Two sizes on one side of all decisions share a text, and the second is not printed."""
+    numbers = Numbers()
+    n = numbers.give(40)
+    assert n > 30 and -(-n // 16) == 3 and str(n * 4) == "%n0" and str(n * 4 - 1) == "%n1" and str(4 * n) == "%n0"
+    assert numbers.printed == (160, 159)
+    assert numbers.again([41]) == (164, 163)
+    assert numbers.again([20]) is None and numbers.again([60]) is None
+    assert int(n) == 40 and numbers.again([41]) is None
+
+
+def drawn(seed: int, *shape: int, dtype: str = "float32") -> Any:
+    numbers = np.random.default_rng(seed).integers(-9, 9, shape)
+    return nnp.asarray(numbers if dtype == "int32" else numbers / 8).astype(dtype)
+
+
+PRODUCTS: dict[str, Callable[..., Any]] = {
+    "rows": lambda n, draw: (plain, draw(0, n, 70), draw(1, 70, 40)),
+    "rows, turned": lambda n, draw: (turned_left, draw(0, 70, n), draw(1, 70, 40)),
+    "rows, columns turned": lambda n, draw: (turned_right, draw(0, n, 70), draw(1, 40, 70)),
+    "columns": lambda n, draw: (plain, draw(0, 40, 70), draw(1, 70, n)),
+    "terms": lambda n, draw: (turned_left, draw(0, n, 70), draw(1, n, 40)),
+    "terms of few columns": lambda n, draw: (turned_left, draw(0, n, 70), draw(1, n, 3)),
+    "batches": lambda n, draw: (plain, draw(0, n, 20, 30), draw(1, n, 30, 25)),
+    "rows of batches": lambda n, draw: (plain, draw(0, 4, n, 30), draw(1, 30, 25)),
+    "rows of one column": lambda n, draw: (plain, draw(0, n, 70), draw(1, 70, 1)),
+    "all": lambda n, draw: (turned_right, draw(0, n, 48), draw(1, n, 48)),
+    "with an epilogue": lambda n, draw: (dense, draw(0, n, 70), draw(1, 70, 40), draw(2, 40)),
+    "large, with an epilogue": lambda n, draw: (dense, draw(0, n, 512), draw(1, 512, 512), draw(2, 512)),
+    "long": lambda n, draw: (plain, draw(0, n, 2100), draw(1, 2100, 40)),
+}
+
+
+def plain(x: Any, y: Any) -> Any:
+    return x @ y
+
+
+def turned_left(x: Any, y: Any) -> Any:
+    return x.T @ y
+
+
+def turned_right(x: Any, y: Any) -> Any:
+    return x @ y.T
+
+
+def dense(x: Any, w: Any, b: Any) -> Any:
+    return nnp.tanh(x @ w + b) * 2
+
+
+CASES = [(name, "float32") for name in PRODUCTS] + [("rows", name) for name in ("float64", "float16", "int32")]
+
+
+@pytest.mark.parametrize(("name", "dtype"), [*CASES, ("terms", "float64"), ("long", "float64")])
+def test_a_product_of_any_size_gives_the_bits_of_a_product_of_its_size(name: str, dtype: str) -> None:
+    make = partial(PRODUCTS[name], draw=partial(drawn, dtype=dtype))
+    others = printed(*make(OTHER))
+    check([pair for n in (*SIZES, 130, 1040) for pair in sized(printed(*make(n)), others)])

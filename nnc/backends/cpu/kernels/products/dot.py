@@ -9,6 +9,7 @@ library is called, but for bfloat16, where oneDNN uses instructions that compute
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -21,6 +22,7 @@ from nnc.backends.numpy_ref import reference_kernel
 from nnc.backends.printer import Printer
 from nnc.backends.products import Product, product_of
 from nnc.base import dtypes
+from nnc.base.dtypes import DType
 from nnc.base.later import later
 from nnc.device import CPU
 from nnc.device.target import Target
@@ -28,6 +30,7 @@ from nnc.graph import Kernel, TensorSpec, add_kernel, command, spec_of
 from nnc.graph.kernels import KernelFactory
 from nnc.lower.kernels.builder import has_code
 from nnc.lower.kernels.native import Native, Remembered
+from nnc.lower.kernels.sizes import Numbers, find_sized
 from nnc.lower.plan.stages import NDArray, Step
 
 _print_complex = later(f"{__package__}.complex_dot", "print_complex")
@@ -51,9 +54,24 @@ def print_product(step: Step, machine: Target) -> Native | None:
         return made
     if not step.outputs[0].spec.size:
         return Printer(step, machine).native(inline=True)
-    product = _oriented(product_of(step), machine)
+    product = product_of(step)
+    if step.like is None or not step.like.outputs[0].spec.size:
+        return _print(step, machine, product)
+    key = print_product, machine, product.dtype
+    return find_sized(
+        key, product.axes, product_of(step.like).axes, partial(_print_sized, step, machine, product.dtype)
+    )
+
+
+def _print_sized(step: Step, machine: Target, dtype: DType, axes: Any, numbers: Numbers) -> Native | None:
+    return _print(step, machine, Product(dtype, *axes), numbers)
+
+
+def _print(step: Step, machine: Target, product: Product, numbers: Numbers | None = None) -> Native | None:
+    product = _oriented(product, machine)
+    product = replace(product, columns=product.columns.fixed)
     wide = product.dtype if dtypes.is_integer(product.dtype) else dtypes.accumulator(product.dtype)
-    printer, light = Printer(step, machine), False
+    printer, light = Printer(step, machine, numbers=numbers), False
     if along_terms(product, machine):
         print_dots(printer, product, wide)
     elif is_row_by_rows(product, machine):
@@ -96,7 +114,7 @@ def _kernel(machine: Target) -> Kernel:
         else:
             compiled(inputs, outputs, params)
 
-    return Kernel(CPU, run, _supports, native=Remembered(native), workspace=_workspace)
+    return Kernel(CPU, run, _supports, native=Remembered(native, sized=True), workspace=_workspace)
 
 
 add_kernel("dot", KernelFactory(CPU, _kernel))

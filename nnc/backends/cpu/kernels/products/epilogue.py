@@ -7,6 +7,7 @@ for each of its registers.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -27,6 +28,7 @@ from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.kernels.epilogue import Epilogue, evaluate
 from nnc.lower.kernels.kernel_ir import graph_key
 from nnc.lower.kernels.native import PRINTED, Native
+from nnc.lower.kernels.sizes import Numbers, find_sized
 from nnc.lower.plan.stages import Step, View, row_major
 
 
@@ -129,20 +131,43 @@ def _supports(machine: Target, specs: tuple[TensorSpec, ...], params: Mapping[st
     return product.rows.size > few and product.columns.size > few
 
 
-def print_epilogue(step: Step, machine: Target) -> Native:
+def print_epilogue(step: Step, machine: Target) -> Native | None:
     """Returns the kernel of a step whose product is a `dot`."""
+    product = _product_of(step, machine)
+    if step.like is None:
+        return _print(step, machine, product)
+
+    def make(axes: Any, numbers: Numbers) -> Native:
+        return _print(step, machine, Product(product.dtype, *axes), numbers)
+
+    key = print_epilogue, machine, graph_key(step.graphs[0], False)
+    return find_sized(key, product.axes, _product_of(step.like, machine).axes, make)
+
+
+def _epilogue_of(step: Step, machine: Target) -> Epilogue:
     epilogue = Epilogue.of(step.graphs[0], machine)
     if epilogue is None:
         raise InternalError("with_epilogue: the sub-graph is no product with elementwise commands")
+    return epilogue
+
+
+def _product_of(step: Step, machine: Target) -> Product:
+    epilogue = _epilogue_of(step, machine)
     more = epilogue.all_strides(step.inputs, step.outputs)
     first = more[len(step.inputs) - 2]
-    product = oriented_for_tiles(make_product(epilogue.product.params, step.inputs[0], step.inputs[1], (first, *more)))
+    return make_product(epilogue.product.params, step.inputs[0], step.inputs[1], (first, *more))
+
+
+def _print(step: Step, machine: Target, product: Product, numbers: Numbers | None = None) -> Native:
+    epilogue, product = _epilogue_of(step, machine), oriented_for_tiles(product)
+    rows = product.rows._replace(more=tuple(map(int, product.rows.more)))  # kernels of their own finish rows
+    product = replace(product, rows=rows, columns=product.columns.fixed)
     wide = product.dtype if dtypes.is_integer(product.dtype) else dtypes.accumulator(product.dtype)
     shape = shape_of(product, wide, machine, finished=True)
     if shape is None:
         raise InternalError("with_epilogue: the product cannot be cut into tiles")
     names = (*(f"%in{i}" for i in range(2, len(step.inputs))), *(f"%out{i}" for i in range(len(step.outputs))))
-    printer = Printer(step, machine)
+    printer = Printer(step, machine, numbers=numbers)
     print_tiles(printer, product, shape, _FusedFinish(epilogue, product, shape, names))
     return printer.native(light=shape.shared)
 
@@ -153,7 +178,9 @@ class _Known:
     def __init__(self, machine: Target) -> None:
         self._machine = machine
 
-    def __call__(self, step: Step) -> Native:
+    def __call__(self, step: Step) -> Native | None:
+        if step.like is not None:
+            return print_epilogue(step, self._machine)
         places = tuple((view.spec.shape, view.strides) for view in (*step.inputs, *step.outputs))
         key = graph_key(step.graphs[0], True), places
         return PRINTED.find((self, key), lambda: print_epilogue(step, self._machine))

@@ -32,6 +32,7 @@ from nnc.base.dtypes import DType
 from nnc.device.target import Products, Target
 from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.kernels.cascade import Cut, cut_of
+from nnc.lower.kernels.sizes import derived, is_number
 
 _NUMBERS = "first", "end", "width"  # numbers that a kernel takes which finishes rows
 
@@ -97,7 +98,7 @@ def oriented_for_tiles(product: Product) -> Product:
 
 def shape_of(product: Product, wide: DType, machine: Target, *, finished: bool = False) -> Shape | None:
     """Chooses the tiles of a product whose sums are of dtype `wide`; None where they are too long to go on from a rounded result,
-    unless they are `finished` from memory of their own.
+    unless they are `finished` from memory of their own. Tiles are integers; the number of rows may be a kernel's number.
     """
     unit, m, n = product.dtype.itemsize, product.rows.size, product.columns.size
     figures, memory = machine.products, machine.memory
@@ -106,6 +107,7 @@ def shape_of(product: Product, wide: DType, machine: Target, *, finished: bool =
         lanes //= 2
     needed = -(-n // lanes)
     table = TILE_ROWS[machine.vector_bytes]
+    m = m if m >= max(table.values()) else int(m)
     terms = min(product.k, figures.panel_terms)
     near_bytes = memory.second_cache_bytes // 2
     is_near = m * product.k * unit <= near_bytes
@@ -124,13 +126,13 @@ def shape_of(product: Product, wide: DType, machine: Target, *, finished: bool =
 
     vectors = min(options, key=cost)
     rows = min(table[vectors], m)
-    rows = -(-m // -(-m // rows))  # tiles of nearly equal size
+    rows = int(-(-m // -(-m // rows)))  # tiles of nearly equal size
     direct = product.columns.y == unit or n == 1
     groups = panels = -(-needed // vectors)
     if narrow and not is_near:
         groups = -(-panels // max(near_bytes // (2 * terms * vectors * machine.vector_bytes), 1))
         groups = min(max(groups, -(-figures.parts // (product.count * -(-m // figures.enough_rows)))), panels)
-    chunk = m
+    groups, chunk = int(groups), m
     if groups * product.count < figures.parts and product.volume > figures.part_volume:
         chunk = max(figures.least_rows, -(-m // -(-figures.parts // (groups * product.count))))
         chunk = min(m, -(-chunk // rows) * rows)
@@ -176,7 +178,7 @@ def print_tiles(printer: Printer, product: Product, shape: Shape, finish: Finish
     chunks = -(-product.rows.size // shape.chunk)
     total = product.count * groups * chunks
     volume = product.volume * product.count // total
-    grain = max(1, tile.machine.products.part_volume // max(volume, 1))
+    grain = derived(max, 1, tile.machine.products.part_volume // derived(max, volume, 1))
     tensors = (*product.operands, "%out0", *(finish.pointers if finish is not None else ()))
 
     def body(code: Code, begin: Bound, end: Bound) -> None:
@@ -208,7 +210,7 @@ def _sizes(code: Code, number: Bound, count: int, full: int, last: int, *, any_s
     size has code of its own.
     """
     if count == 1 or full == last:
-        yield last
+        yield last if isinstance(last, int) else code.integer(last) if any_size else int(last)
         return
     is_last = code.compare("eq", code.integer(number), code.integer(count - 1))
     if any_size:
@@ -216,7 +218,7 @@ def _sizes(code: Code, number: Bound, count: int, full: int, last: int, *, any_s
         return
     for size, here in ((full, code.not_(is_last)), (last, is_last)):
         with code.when(here):
-            yield size
+            yield int(size)
 
 
 def _room_for_sums(code: Code, product: Product, shape: Shape) -> Destination:
@@ -434,7 +436,8 @@ class _Part(NamedTuple):
         """Writes the panel of these terms."""
         code, tile, column = self.code, self.shape.tile, self.product.columns.y
         *outer, inner = depth
-        buffer, unit, whole = self.buffer, tile.dtype.itemsize, inner.size % tile.lanes == 0
+        buffer, unit = self.buffer, tile.dtype.itemsize
+        whole = not is_number(inner.size) and inner.size % tile.lanes == 0
         with ExitStack() as stack:
             step = tile.row_bytes * inner.size
             for axis in reversed(outer):

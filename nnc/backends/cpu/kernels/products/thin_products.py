@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import replace
 
 from nnc.backends.cpu.kernels.vectors import add_product, advance, cases, masks_of, split
 from nnc.backends.printer import Bound, Printer, times
@@ -13,6 +14,7 @@ from nnc.base.dtypes import DType
 from nnc.device.target import Loops, Target
 from nnc.lower.kernels.builder import Code, Slot, Value
 from nnc.lower.kernels.cascade import cut_of, pieces, total_dtype
+from nnc.lower.kernels.sizes import derived, is_number
 
 Sums = Sequence[Sequence[Slot]]
 
@@ -37,22 +39,25 @@ def along_terms(product: Product, machine: Target) -> bool:
 def print_dots(printer: Printer, product: Product, wide: DType) -> None:
     """For each row and the few columns, vectors of partial sums along the terms."""
     left, right = product.operands
+    depth = (*product.depth[:-1], product.depth[-1].fixed)
+    product = replace(product, depth=depth)
     rows, columns, inner = product.rows, product.columns, product.depth[-1]
     machine = printer.machine
     lanes = machine.vector_bytes // wide.itemsize
     while lanes > 2 and lanes // 2 >= inner.size:
         lanes //= 2
-    tile = min(rows.size, _DOT_ROWS[machine.vector_bytes][columns.size - 1])
+    tile = int(min(rows.size, _DOT_ROWS[machine.vector_bytes][columns.size - 1]))
     tiles = -(-rows.size // tile)
     total = product.count * tiles
-    grain = max(1, machine.products.streamed_part_volume // max(1, product.volume * product.count // total))
+    volume = derived(max, 1, product.volume * product.count // total)
+    grain = derived(max, 1, machine.products.streamed_part_volume // volume)
 
     def body(code: Code, begin: Bound, end: Bound) -> None:
         with code.loop(begin, end) as part:
             rest, at = split(code, part, tiles)
             a, b, c = advance(code, product.loops, rest, (left, right, "%out0"))
             first = times(code, at, tile)
-            if rows.size % tile:  # the last tile lies over its neighbour
+            if is_number(rows.size) or rows.size % tile:  # the last tile lies over its neighbour
                 first = code.intrinsic("smin", code.integer(first), code.integer(rows.size - tile))
             a, c = code.offset(a, times(code, first, rows.x)), code.offset(c, times(code, first, rows.out))
             sums = _print_sums(code, product, wide, (a, b), lanes, tile, machine.loops)
@@ -156,6 +161,7 @@ def is_row_by_rows(product: Product, machine: Target) -> bool:
 
 def print_row(printer: Printer, product: Product, wide: DType) -> None:
     """Parts of some terms by some columns; where there is more than one part for a column, their sums are added in the end."""
+    product = product.fixed
     size, k, (depth,), machine = product.columns.size, product.k, product.depth, printer.machine
     figures = machine.products
     width, lanes = min(figures.row_panel_bytes // wide.itemsize, size), machine.vector_bytes // wide.itemsize

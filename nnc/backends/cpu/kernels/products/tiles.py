@@ -95,6 +95,7 @@ def print_sums(
         panel: the buffer in which the terms of the right operand are packed as they are read.
     """
     x, y, row, column = factors
+    row = row if isinstance(row, int) else code.integer(row)
     lanes, zero = tile.lanes, code.constant(0, tile.wide, tile.lanes)
     ahead = tile.machine.products.prefetched_terms
     sums = Carried([zero] * (tile.rows * len(masks)))  # row by row
@@ -228,7 +229,7 @@ def print_panel(
     size, _, step = terms
     done: Bound = 0
     if step == unit and column != unit and tile.dtype == tile.wide and unit >= 4:
-        even = size // lanes * lanes if isinstance(size, int) else code.and_(size, code.integer(-lanes))
+        even = size // lanes * lanes if isinstance(size, int) else code.and_(code.integer(size), code.integer(-lanes))
         done = size if whole else even
         if done != 0:
             with code.loop(0, done, lanes) as p, code.loop(0, width, lanes) as first:
