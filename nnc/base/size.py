@@ -2,8 +2,8 @@
 
 A program is lowered once for many sizes by lowering it with `Size`s in place of the integers that differ. Each has a value, that of
 one member, by which comparisons are decided; each decision is noted as a *guard*: a condition on the given integers under which
-the same decisions are taken. A size is no int, so that nothing sees its value unnoticed: whoever converts it to an int, a float or
-a text fixes it, which is a guard, too. Choices that are right for any size, such as an order of steps, ask for its `hint`.
+the same decisions are taken. A size is no int, so that no code sees its value unnoticed: converting it to an int, a float or a text
+fixes it, which is a guard, too. Choices that are right for any size, such as an order of steps, ask for its `hint`.
 
     given n = 96:   4 * n + 1   → Size of value 385     n % 32 == 0 → True, guard n - 32 * (n // 32) == 0
 """
@@ -23,7 +23,7 @@ _HOLDS: Mapping[str, Any] = MappingProxyType({"eq": eq, "lt": lt, "le": le, "gt"
 
 
 class Sizes:
-    """The given integers of one lowering, what was derived from them, and the guards.
+    """The given integers of one lowering, the quotients of sizes, and the guards.
 
     Attributes:
         values: the value of each atom: of the given integers, and of quotients, which are no polynomials.

@@ -1,15 +1,15 @@
 """Blueprints: the steps of a program for many sizes, whose numbers are polynomials of the sizes that differ.
 
 A blueprint is made by lowering a traced graph once more, with `Size`s (nnc.base.size) in place of the integers in which the traced
-graphs of several sizes differ. Passes, kernels' choices and the binding of buffers run as they do for any graph; what they
-compute from sizes becomes a polynomial, what they decide by sizes a guard. For another size the program's steps are these
+graphs of several sizes differ. Passes, kernels' choices and the binding of buffers run as they do for any graph; numbers that they
+compute from sizes become polynomials, decisions that they take by sizes guards. For another size the program's steps are these
 polynomials' values, where
 
 - its own traced graph has the form of the blueprint's, and each integer in it has the value that the blueprint expects,
 - all guards hold, so that lowering would have decided the same,
 - the sizes are at most twice, and at least half of those of the blueprint, so that choices by memory are good ones, too.
 
-So the numbers are derived by the code that lowers any graph, not fitted to what was seen. Two things guard against mistakes in that
+So the numbers are derived by the code that lowers any graph, not fitted to earlier sizes. Two things guard against mistakes in that
 code: a `Size` is no int, which fails loudly where it is taken for one, and a blueprint is only used once it has given the same
 steps as lowering at another size.
 """

@@ -6,17 +6,16 @@ import sys
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from functools import partial, update_wrapper
-from typing import Any, Concatenate, Generic, NamedTuple, Self, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, Self, overload
 
 from nnc.array.array import as_value
 from nnc.base.bounded import BoundedCache
 from nnc.base.context import AT_REST, get_context
 from nnc.base.fork import new_rlock
+from nnc.base.later import later
 from nnc.base.options import Options
 from nnc.commands.promotion import promotion_watch
-from nnc.compiled.dims import Axes, DynamicAxes
 from nnc.compiled.executable import Executable, Lowered, Run, prefetching
-from nnc.compiled.families import Families, Family
 from nnc.compiled.freed_numbers import FreedNumbers
 from nnc.compiled.retraces import (
     Change,
@@ -39,7 +38,13 @@ from nnc.trace.core.flat import call_function, name_of
 from nnc.trace.core.tracer import Tracer
 from nnc.typing import P, Q, R, R_co, S
 
+if TYPE_CHECKING:
+    from nnc.compiled.dims import Axes, DynamicAxes
+    from nnc.compiled.families import Families, Family
+
 Fun = Callable[..., Any]
+_make_families = later(f"{__package__}.families", "Families")
+_read_axes = later(f"{__package__}.dims", "read_axes")
 
 
 class CacheInfo(NamedTuple):
@@ -76,7 +81,7 @@ def make_compiled(
         dynamic_axes: names of sizes that vary, as given to `compile`.
     """
     signature = Signature.of(fun, *roles)
-    axes = None if dynamic_axes is None else DynamicAxes.of(dynamic_axes, fun, parameter_names(fun))
+    axes = None if dynamic_axes is None else _read_axes(dynamic_axes, fun, parameter_names(fun))
     if axes is not None and not axes.named:
         options = options.update(families=False)
     toolchain(options.device)
@@ -112,7 +117,8 @@ class Compiled(Generic[P, R_co]):
             None  # of the last call, if that reused a program; the next call tries it first
         )
         self._freed = FreedNumbers()
-        self._axes, self._families = axes, Families(signature.fun, axes)
+        self._axes = axes
+        self._families: Families | None = None  # made for the second program
         self._family: Family | None = None  # of the program that the last call made
         self._last_key: Key | None = None  # of the last call, as it was given
         self._last: Executable | None = None
@@ -209,7 +215,10 @@ class Compiled(Generic[P, R_co]):
 
     def cache_info(self) -> CacheInfo:
         """Hits, misses and size of the cache of programs."""
-        return CacheInfo(self._hits, self._misses, len(self._entries), len(self._families))
+        return CacheInfo(self._hits, self._misses, len(self._entries), self._count_families())
+
+    def _count_families(self) -> int:
+        return len(self._entries) if self._families is None else len(self._families)
 
     def cache_clear(self) -> None:
         """Forgets all programs."""
@@ -220,7 +229,7 @@ class Compiled(Generic[P, R_co]):
             self._fast_path = None
             self._hits = self._misses = 0
             self._freed.clear()
-            self._families.clear()
+            self._families = None
             self._last_key, self._last, self._reason, self._family = None, None, "its cache was cleared", None
 
     def explain(self) -> str:
@@ -278,7 +287,9 @@ class Compiled(Generic[P, R_co]):
                 fix = "call it with the same shapes, dtypes and static arguments, or raise max_traces."
                 raise user_error(TraceError, name_of(self._signature.fun), problem, fix=fix)
             options = self._options.update(check_finite=checks, device=call.key.device)
-            kin = self._families.find(given.key, options)
+            if self._families is None and (entries or self._axes is not None):
+                self._families = _make_families(self.fun, self._axes, entries, self._options)
+            kin = self._families.find(given.key, options) if self._families is not None and not checks else None
             with deferring(), prefetching(call, options) as prefetch:
                 call, lowered = self._freed.trace(given, self._device, partial(Lowered.of, options=options))
                 if lowered.captures_tracers:
@@ -291,7 +302,7 @@ class Compiled(Generic[P, R_co]):
                 nearby = nearest(self._signature.fun, entries, call.key) if entry is None and entries else changes
             else:
                 nearby = []
-            self._family = self._families.add(kin, executable)
+            self._family = self._families.add(kin, executable) if self._families is not None and not checks else None
             entries[call.key] = executable
             self._reason, self._last_key = f"the last call traced, because {describe(changes)}", given.key
             self._last = executable

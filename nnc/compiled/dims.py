@@ -80,37 +80,6 @@ class DynamicAxes(NamedTuple):
 
     named: tuple[Named, ...]
 
-    @classmethod
-    def of(cls, axes: Axes, fun: Callable[..., Any], parameters: Collection[str]) -> DynamicAxes:
-        """Reads the argument of `nnc.compile`.
-
-        Raises:
-            ArgumentError: `fun` has no such parameter, or one name has two limits.
-            ArgumentTypeError: a part of the argument is of another type.
-        """
-        found: list[Named] = []
-        dims: dict[str, Dim] = {}
-        fix = 'name axes by parameter and number: dynamic_axes={"x": {0: "batch"}}.'
-        _check(isinstance(axes, Mapping), f"dynamic_axes is {axes!r}.", fix)
-        for parameter, names in axes.items():
-            if parameter not in parameters:
-                problem = f"dynamic_axes names {parameter!r}, which {name_of(fun)} does not take."
-                operands = {"parameters": ", ".join(parameters)}
-                raise user_error(
-                    ArgumentError, "nnc.compile", problem, operands=operands, fix="name one of its parameters."
-                )
-            _check(isinstance(names, Mapping), f"dynamic_axes[{parameter!r}] is {names!r}.", fix)
-            for axis, name in names.items():
-                what = f"dynamic_axes[{parameter!r}] has {axis!r}: {name!r}."
-                _check(isinstance(axis, int) and isinstance(name, (str, Dim)), what, fix)
-                size = name if isinstance(name, Dim) else dims.get(name, Dim(name))
-                known = dims.setdefault(size.name, size)
-                if known != size:
-                    problem = f"dynamic_axes gives {size.name!r} two limits: {known} and {size}."
-                    raise user_error(ArgumentError, "nnc.compile", problem, fix="make one nnc.dim, and use it twice.")
-                found.append(Named(parameter, axis, size))
-        return cls(tuple(found))
-
     def places(self, key: Key, fun: Callable[..., Any]) -> dict[tuple[int, int], Dim]:
         """Returns the named axes of a call: the leaf and its axis.
 
@@ -154,6 +123,40 @@ class DynamicAxes(NamedTuple):
                 raise user_error(ShapeError, name_of(fun), problem, fix=fix)
             are_large = are_large and count >= size.min
         return are_large
+
+
+def read_axes(axes: Axes, fun: Callable[..., Any], parameters: Collection[str]) -> DynamicAxes:
+    """Reads the argument of `nnc.compile`.
+
+    Raises:
+        ArgumentError: `fun` has no such parameter, or one name has two limits.
+        ArgumentTypeError: a part of the argument is of another type.
+    """
+    found: list[Named] = []
+    dims: dict[str, Dim] = {}  # those of names that are given as strings have the limits of another axis, if it has any
+    fix = 'name axes by parameter and number: dynamic_axes={"x": {0: "batch"}}.'
+    _check(isinstance(axes, Mapping), f"dynamic_axes is {axes!r}.", fix)
+    for names in axes.values():
+        if isinstance(names, Mapping):
+            dims |= {name.name: name for name in names.values() if isinstance(name, Dim)}
+    for parameter, names in axes.items():
+        if parameter not in parameters:
+            problem = f"dynamic_axes names {parameter!r}, which {name_of(fun)} does not take."
+            operands = {"parameters": ", ".join(parameters)}
+            raise user_error(
+                ArgumentError, "nnc.compile", problem, operands=operands, fix="name one of its parameters."
+            )
+        _check(isinstance(names, Mapping), f"dynamic_axes[{parameter!r}] is {names!r}.", fix)
+        for axis, name in names.items():
+            what = f"dynamic_axes[{parameter!r}] has {axis!r}: {name!r}."
+            _check(isinstance(axis, int) and isinstance(name, (str, Dim)), what, fix)
+            size = name if isinstance(name, Dim) else dims.get(name, Dim(name))
+            known = dims.setdefault(size.name, size)
+            if known != size:
+                problem = f"dynamic_axes gives {size.name!r} two limits: {known} and {size}."
+                raise user_error(ArgumentError, "nnc.compile", problem, fix="make one nnc.dim, and use it twice.")
+            found.append(Named(parameter, axis, size))
+    return DynamicAxes(tuple(found))
 
 
 def _check(holds: bool, problem: str, fix: str) -> None:

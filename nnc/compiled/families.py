@@ -19,7 +19,7 @@ passes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nnc.base.options import Options
@@ -103,7 +103,7 @@ class Line:
             return
         try:
             blueprint = Blueprint.of(graph, [integers, *(known for known, _ in others)], lower)
-        except Exception as error:  # whatever code raises that cannot compute with sizes; lowering has done without
+        except Exception as error:  # code that cannot compute with sizes raises any error; lowering has done without
             self.problem = f"{type(error).__name__}: {error}"
             return
         if not self._holds(blueprint, integers, bound):
@@ -129,7 +129,7 @@ class Kin:
 
     def __init__(self) -> None:
         self.families: list[Family] = []
-        self._graphs: list[Graph] = []  # that were not taken apart yet
+        self.graphs: list[Graph] = []  # of first programs, which were not taken apart yet
         self._lines: dict[Hashable, Line] = {}
         self._line: tuple[Line, list[int]] | None = None  # of the graph that is being lowered
 
@@ -141,13 +141,12 @@ class Kin:
     def open(self, graph: Graph) -> tuple[Graph, list[NDArray]]:
         """Returns a traced graph with inputs in the place of constants that differ from size to size, and their values."""
         self._line = None
-        if not self.families:
-            self._graphs = [graph]
+        if not self.families:  # the first program is made for its size alone
             return graph, []
-        for earlier in self._graphs:
+        for earlier in self.graphs:
             form = take_apart(earlier)
             self._lines.setdefault(form.parts, Line(form))
-        self._graphs = []
+        self.graphs = []
         form = take_apart(graph)
         line = self._lines.setdefault(form.parts, Line(form))
         self._line = line, form.integers
@@ -170,12 +169,17 @@ class Families:
     Args:
         fun: the function.
         axes: the axes whose sizes vary; None: any may.
+        known: programs that were made before.
     """
 
-    def __init__(self, fun: Callable[..., Any], axes: DynamicAxes | None) -> None:
+    def __init__(
+        self, fun: Callable[..., Any], axes: DynamicAxes | None, known: Mapping[Key, Executable], options: Options
+    ) -> None:
         self._fun, self._axes = fun, axes
         self._kinds: dict[Hashable, Kin] = {}
         self._count = 0
+        for key, executable in known.items():
+            self.add(self.find(key, options.update(device=key.device)), executable)
 
     def __len__(self) -> int:
         return self._count
@@ -202,18 +206,15 @@ class Families:
                 family.members += 1
                 return family
         self._count += 1
-        known.append(Family(self._count, program))
-        family = known[-1]
+        family = Family(self._count, program)
+        known.append(family)
         del known[:-_BASES]
+        if kin is not None and len(known) == 1:
+            kin.graphs = [executable.graph]
         return family
 
-    def clear(self) -> None:
-        """Forgets all families."""
-        self._kinds.clear()
-        self._count = 0
-
     def _kind(self, key: Key) -> Hashable:
-        """Returns what calls of one kind have in common: all of their keys but the sizes that vary."""
+        """Returns the part of a key that all calls of a kind have in common: everything but the sizes that vary."""
         places = None if self._axes is None else self._axes.places(key, self._fun)
         leaves: list[Any] = []
         for i, leaf in enumerate(key.leaves):

@@ -98,7 +98,7 @@ def _inner(value: Any) -> Sequence[Any] | None:
 
 
 def changed(value: Any, change: Callable[[Any], Any]) -> Any:
-    """Returns a value with other sizes in it: `change` is asked for what is no container."""
+    """Returns a value with `change` applied to each part that is no container."""
     kind = type(value)
     if kind is TensorSpec:
         shape = tuple(map(change, value.shape))

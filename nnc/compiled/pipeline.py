@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nnc.base.context import set_context, timed
 from nnc.base.dtypes import TAPE
+from nnc.base.later import later
 from nnc.base.options import Options
 from nnc.base.size import hint
-from nnc.compiled.families import Kin
 from nnc.compiled.targets import check_schedule, frugal, queued_code, rematerializer
 from nnc.device import CPU, machine_of, machine_of_device
 from nnc.device.target import Target
@@ -28,7 +28,6 @@ from nnc.lower.phases import (
     SETTLING,
     run_phases,
 )
-from nnc.lower.plan.align import aligned
 from nnc.lower.plan.bind import bind_buffers, emit, no_workspace
 from nnc.lower.plan.emit import Workspace
 from nnc.lower.plan.schedule.make import concurrent_lives, make_schedule
@@ -40,6 +39,10 @@ from nnc.run.program import Program
 from nnc.run.report import check_addresses, check_budget
 from nnc.run.store.stored import find_place
 
+if TYPE_CHECKING:
+    from nnc.compiled.families import Kin
+
+aligned = later("nnc.lower.plan.align", "aligned")
 ChooseKernel = Callable[[Command, tuple[TensorSpec, ...], Mapping[str, Any], Target], Kernel]
 
 

@@ -69,7 +69,7 @@ class KernelPrinter:
         or the vector loop is a short one that differs: numbers would make that slower.
         """
         graph, machine, views = step.graphs[0], self._machine, (*step.inputs, *step.outputs)
-        if any(map(is_gather, graph.nodes)) or generic_form(graph, views, 0) is not None:
+        if any(map(is_gather, graph.nodes)):
             return None
         domain = Domain.of(graph)
         here = loops_of(graph, domain, views, machine)

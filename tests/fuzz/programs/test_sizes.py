@@ -43,7 +43,7 @@ def _assert_alike(found: Any, wanted: Any, program: SizedProgram, n: int) -> Non
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_function_of_many_sizes_gives_what_functions_of_one_size_give(seed: int) -> None:
+def test_a_function_of_many_sizes_agrees_with_functions_of_one_size(seed: int) -> None:
     """A shared function meets sizes up and down, so that each call but the first follows one of another size."""
     program = SizedProgram.draw(seed)
     shared = _compiled(program)
@@ -57,7 +57,7 @@ def test_a_function_of_many_sizes_gives_what_functions_of_one_size_give(seed: in
 
 
 @pytest.mark.parametrize("seed", SEEDS[:12])
-def test_sizes_that_share_a_blueprint_give_what_functions_of_one_size_give(seed: int) -> None:
+def test_sizes_that_share_a_blueprint_agree_with_functions_of_one_size(seed: int) -> None:
     program = SizedProgram.draw(seed)
     shared = _compiled(program)
     for n in (40, 46, 52, 58, 64, 70, 58):
@@ -66,7 +66,7 @@ def test_sizes_that_share_a_blueprint_give_what_functions_of_one_size_give(seed:
 
 @pytest.mark.parametrize("seed", SEEDS[:6])
 def test_threads_may_call_a_function_with_different_sizes_at_once(seed: int) -> None:
-    """Calls of seven sizes at once, of which most are the first of their size, give what calls in turn give."""
+    """Calls of seven sizes at once, of which most are the first of their size, agree with calls in turn."""
     program = SizedProgram.draw(seed)
     shared, wanted = _compiled(program), {n: _alone(program)(rows(n)) for n in SIZES}
     calls = [n for _ in range(6) for n in SIZES]

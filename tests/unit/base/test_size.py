@@ -35,7 +35,7 @@ PROGRAMS = st.lists(st.tuples(st.integers(0, len(BINARY) - 1), st.integers(0, 20
 
 
 @given(PROGRAMS, st.lists(NUMBERS, max_size=3), st.tuples(POSITIVE, POSITIVE), st.tuples(POSITIVE, POSITIVE))
-def test_where_all_guards_hold_polynomials_give_what_integers_give(
+def test_where_all_guards_hold_polynomials_agree_with_integers(
     program: list[tuple[int, int, int]], constants: list[int], here: tuple[int, int], there: tuple[int, int]
 ) -> None:
     sizes = Sizes()
@@ -65,7 +65,7 @@ CONVERSIONS: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("name", CONVERSIONS)
-def test_who_sees_the_value_fixes_it(name: str) -> None:
+def test_code_that_sees_the_value_fixes_it(name: str) -> None:
     sizes = Sizes()
     n = sizes.give(8)
     assert CONVERSIONS[name](n) == CONVERSIONS[name](8)

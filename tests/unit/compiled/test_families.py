@@ -22,7 +22,7 @@ def rows(n: int, width: int = 16) -> np.ndarray[Any, Any]:
 
 
 def lines(fun: Any) -> list[Any]:
-    """What is known of the traced graphs of a compiled function, form by form."""
+    """The lines of a compiled function, one for each form of its traced graphs."""
     return [line for kin in fun._families._kinds.values() for line in kin._lines.values()]
 
 
@@ -68,7 +68,7 @@ def leaves(tree: Any) -> list[np.ndarray[Any, Any]]:
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_each_size_gives_what_a_program_of_its_own_gives(name: str) -> None:
+def test_each_size_agrees_with_a_program_of_its_own(name: str) -> None:
     fun, make = FUNCTIONS[name]
     shared, alone = nnc.compile(fun), nnc.compile(fun, dynamic_axes={})
     for n in (40, 48, 44, 52, 47, 1, 0 if name == "nothing" else 2, 52):
