@@ -19,6 +19,7 @@ from nnc.graph.kernels import KernelFactory
 from nnc.lower.kernels.axes import Axes, Shape
 from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.kernels.native import Native, Remembered
+from nnc.lower.kernels.sized_steps import numbers_of, sized_native
 from nnc.lower.kernels.sizes import Numbers
 from nnc.lower.plan.stages import Step
 
@@ -33,15 +34,16 @@ def add_native(
     supports: Callable[..., bool] = lambda specs, params: True,
     workspace: Callable[..., int] = lambda specs, params, machine: 0,
     priority: int = 10,
+    sized: bool = False,
 ) -> None:
-    """Registers a printed kernel, which is another one for each machine."""
+    """Registers a printed kernel, which is another one for each machine. A `sized` one takes sizes of views as numbers."""
 
     def make(machine: Target) -> Kernel:
         def made(step: Step) -> Native | None:
-            return native(step, machine)
+            return sized_native((name, machine), step, lambda step: native(step, machine))
 
         return Kernel(
-            CPU, run_native(made, name), supports, priority, native=Remembered(made),
+            CPU, run_native(made, name), supports, priority, native=Remembered(made, sized),
             workspace=lambda specs, params: workspace(specs, params, machine),
         )  # fmt: skip
 
@@ -67,7 +69,7 @@ class Printer:
         numbers: Numbers | None = None,
     ) -> None:
         self.machine = machine
-        self._sizes = numbers or Numbers()
+        self._sizes = numbers or numbers_of(step)
         self.length = Value("%length", dtypes.int64)
         self._numbers = () if length is None else (length,)
         names = [f"in{i}" for i in range(len(step.inputs))] + [f"out{i}" for i in range(len(step.outputs))]

@@ -9,6 +9,7 @@ from nnc.backends.printer import Bound, times
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
 from nnc.lower.kernels.builder import Code, Value
+from nnc.lower.kernels.sizes import is_number
 from nnc.lower.kernels.values import first_lanes, known_lanes
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ def cases(full: int, last: int, count: int) -> list[tuple[int, bool | None]]:
 
 def split(code: Code, i: Bound, n: int) -> tuple[Bound, Bound]:
     """i // n and i % n."""
-    if n == 1:
+    if not is_number(n) and n == 1:
         return i, 0
     if isinstance(i, int):
         return i // n, i % n

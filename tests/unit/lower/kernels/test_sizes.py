@@ -14,6 +14,7 @@ import pytest
 
 import nnc
 import nnc.numpy as nnp
+from nnc import nn
 from nnc.backends.cpu.compiler.jit import compiler
 from nnc.base import dtypes
 from nnc.lower.kernels.native import Native
@@ -65,6 +66,7 @@ def check(pairs: Sequence[tuple[Step, Native, Native]]) -> None:
     jit = compiler()
     if jit is None:
         pytest.skip("there is no compiler")
+    assert any(native.numbers for _, _, native in pairs)
     functions = jit.load([native for _, *natives in pairs for native in natives])
     for i, (step, static, native) in enumerate(pairs):
         expected = results(step, static, functions[2 * i].address)
@@ -151,3 +153,35 @@ def test_a_product_of_any_size_gives_the_bits_of_a_product_of_its_size(name: str
     make = partial(PRODUCTS[name], draw=partial(drawn, dtype=dtype))
     others = printed(*make(OTHER))
     check([pair for n in (*SIZES, 130, 1040) for pair in sized(printed(*make(n)), others)])
+
+
+def attend(q: Any, k: Any, v: Any, *more: Any, **options: Any) -> Any:
+    names = dict(zip(options.pop("names", ()), more, strict=True))
+
+    def total(*operands: Any) -> Any:
+        return nnp.sum(nnp.sin(nn.dot_product_attention(*operands, **names, **options)))
+
+    return nnc.value_and_grad(total, argnums=(0, 1, 2))(q, k, v)
+
+
+ATTENTIONS: dict[str, Callable[..., Any]] = {
+    "of itself": lambda n, draw: (attend, draw(0, 2, n, 3, 20), draw(1, 2, n, 3, 20), draw(2, 2, n, 3, 20)),
+    "causal": lambda n, draw: (partial(attend, is_causal=True), *(draw(i, 2, n, 2, 32) for i in range(3))),
+    "of fixed queries": lambda n, draw: (attend, draw(0, 2, 37, 2, 16), draw(1, 2, n, 2, 16), draw(2, 2, n, 2, 24)),
+    "of fixed keys": lambda n, draw: (attend, draw(0, 2, n, 4, 16), draw(1, 2, 70, 2, 16), draw(2, 2, 70, 2, 16)),
+    "with a mask": lambda n, draw: (
+        partial(attend, names=("mask",)), *(draw(i, 1, n, 2, 16) for i in range(3)), draw(3, 1, 2, n, n) > 0
+    ),
+    "with a bias": lambda n, draw: (
+        partial(attend, names=("bias",)), *(draw(i, 1, n, 2, 16) for i in range(3)), draw(3, 1, 1, 1, n)
+    ),
+    "of batches": lambda n, draw: (attend, *(draw(i, n, 19, 2, 16) for i in range(3))),
+    "in float16": lambda n, draw: (attend, *(draw(i, 1, n, 2, 16, dtype="float16") for i in range(3))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ATTENTIONS)
+def test_attention_of_any_size_gives_the_bits_of_attention_of_its_size(name: str) -> None:
+    make = partial(ATTENTIONS[name], draw=drawn)
+    others = printed(*make(OTHER))
+    check([pair for n in (*SIZES, 130, 250, 1100) for pair in sized(printed(*make(n)), others)])

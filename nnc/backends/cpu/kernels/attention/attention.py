@@ -136,7 +136,7 @@ class _State(NamedTuple):
         block.unpack(self.total, out, rows)
 
 
-add_native("attention", _native, lambda specs, params: is_printed(specs, params["biased"]))
+add_native("attention", _native, lambda specs, params: is_printed(specs, params["biased"]), sized=True)
 
 
 # -- its tangent -------------------------------------------------------------------------------------------------------

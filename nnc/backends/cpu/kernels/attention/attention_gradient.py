@@ -28,6 +28,7 @@ from nnc.device.target import Target
 from nnc.graph import TensorSpec
 from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.kernels.native import Native
+from nnc.lower.kernels.sizes import derived, is_number
 from nnc.lower.plan.stages import Step, View
 
 
@@ -97,7 +98,7 @@ class _Gradient:
             with code.loop(begin, end) as part:
                 self._print_part(code, part)
 
-        self.printer.parts(parts, max(1, self.printer.machine.products.part_volume // max(1, volume)), body)
+        self.printer.parts(parts, derived(max, 1, self.printer.machine.products.part_volume // max(1, volume)), body)
         if self.bias:
             self._add_heads(self.printer.main)
         return self.printer.native()
@@ -213,7 +214,7 @@ class _Gradient:
             block.print_products(near_v, packed_ct, changes, n, form.value_features, ahead=(next_v, *soon[1:]))
             self._change(block, weights, changes, products, here, key, n)
             if 0 in self.wrt:
-                divisor = math.gcd(form.count, tiling.lanes)
+                divisor = 1 if is_number(form.count) else math.gcd(form.count, tiling.lanes)
                 block.helpers.multiply(
                     code, changes.turned, near_k, of_q, block.size, n, form.features, adds=True, divisor=divisor
                 )
@@ -328,4 +329,6 @@ class _Here(NamedTuple):
     sums: Mapping[int, MatrixPlace]
 
 
-add_native("attention_gradient", lambda step, machine: _Gradient(step, machine).native(), _supports, _workspace)
+add_native(
+    "attention_gradient", lambda step, machine: _Gradient(step, machine).native(), _supports, _workspace, sized=True
+)

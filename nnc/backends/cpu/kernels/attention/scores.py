@@ -25,7 +25,10 @@ from nnc.lower.kernels.axes import Axes
 from nnc.lower.kernels.builder import Code, Value, known_integer
 from nnc.lower.kernels.math.exponential import exp
 from nnc.lower.kernels.math.terms import Term
+from nnc.lower.kernels.sizes import derived, is_number
 from nnc.lower.plan.stages import View
+
+_MANY_BLOCKS = 4  # of queries in any number, of which the last is computed like the others
 
 
 class Extra(NamedTuple):
@@ -63,14 +66,14 @@ class AttentionSizes:
         """Returns the form of views; `names` are the names of pointers to the bias and the masks."""
         spec = x.q.spec
         *batch, count, heads, features = spec.shape
-        own = x.k.spec.shape[-2]
+        own = int(x.k.spec.shape[-2])
         views = [*([] if x.bias is None else [x.bias]), *x.masks]
         extras = tuple(Extra.of(name, view) for name, view in zip(names, views, strict=True))
         tiling, far = Tiling.of(dtypes.accumulator(spec.dtype), machine), count + x.k.spec.shape[-3]
         before, after = (None if n is None or n >= far else max(n, -far) for n in reach)
         return cls(
-            tiling, spec.dtype, count, x.k.spec.shape[-3], features, x.v.spec.shape[-1], scale, (before, after),
-            (*batch, own), heads // max(own, 1), extras,
+            tiling, spec.dtype, count, x.k.spec.shape[-3], int(features), int(x.v.spec.shape[-1]), scale, (before, after),
+            (*batch, own), int(heads) // max(own, 1), extras,
         )  # fmt: skip
 
     # -- blocks of queries ---------------------------------------------------------------------------------------------
@@ -79,7 +82,11 @@ class AttentionSizes:
     def width(self) -> int:
         """Queries of a block: all blocks are nearly as long."""
         most = self.tiling.lanes * self.tiling.vectors
-        return -(-self.count // -(-self.count // most) // self.tiling.lanes) * self.tiling.lanes if self.count else most
+        return (
+            int(-(-self.count // -(-self.count // most) // self.tiling.lanes)) * self.tiling.lanes
+            if self.count
+            else most
+        )
 
     @property
     def blocks(self) -> int:
@@ -89,7 +96,7 @@ class AttentionSizes:
     @property
     def keys_divisor(self) -> int:
         """A number that divides the number of keys of each block."""
-        return math.gcd(self.keys, MOST_ROWS)
+        return 1 if is_number(self.keys) else math.gcd(self.keys, MOST_ROWS)
 
     @property
     def volume(self) -> int:
@@ -103,7 +110,9 @@ class AttentionSizes:
     def each_width(self, code: Code, block: Bound, body: Callable[[int], None]) -> None:
         """Runs `body(vectors)` with the number of vectors that hold the queries of a block."""
         lanes = self.tiling.lanes
-        last = -(-(self.count - (self.blocks - 1) * self.width) // lanes)
+        last = self.width // lanes
+        if not is_number(self.blocks) or self.blocks < _MANY_BLOCKS:
+            last = int(-(-(self.count - (self.blocks - 1) * self.width) // lanes))
         for vectors, only_last in cases(self.width // lanes, last, self.blocks):
             if only_last is None:
                 body(vectors)
@@ -152,7 +161,7 @@ def print_blocks(
                 code, place, lambda vectors: body(QueryBlock(code, form, helpers, first, vectors), at, after)
             )
 
-    printer.parts(total, max(1, printer.machine.products.part_volume // max(1, form.volume)), part)
+    printer.parts(total, derived(max, 1, printer.machine.products.part_volume // max(1, form.volume)), part)
 
 
 class Tokens(NamedTuple):

@@ -49,8 +49,15 @@ class Shape(NamedTuple):
 
     def has_any_rows(self, product: Product) -> bool:
         """Whether one code serves parts of any number of rows: at least a tile of them, with sums that are done at once."""
+        if is_number(product.rows.size):
+            return not self.is_long(product)
         last = product.rows.size % self.chunk
         return (not last or last >= self.tile.rows) and not self.is_long(product)
+
+    def chunks(self, product: Product) -> int:
+        """The number of parts of some rows. Where it is a number of the kernel, each part has at least a tile of rows."""
+        rows = product.rows.size
+        return (rows + self.chunk - self.tile.rows) // self.chunk if is_number(rows) else -(-rows // self.chunk)
 
     def is_long(self, product: Product) -> bool:
         """Whether a packed panel holds some of the terms only."""
@@ -134,8 +141,9 @@ def shape_of(product: Product, wide: DType, machine: Target, *, finished: bool =
         groups = min(max(groups, -(-figures.parts // (product.count * -(-m // figures.enough_rows)))), panels)
     groups, chunk = int(groups), m
     if groups * product.count < figures.parts and product.volume > figures.part_volume:
-        chunk = max(figures.least_rows, -(-m // -(-figures.parts // (groups * product.count))))
-        chunk = min(m, -(-chunk // rows) * rows)
+        chunk = derived(max, figures.least_rows, -(-m // -(-figures.parts // (groups * product.count))))
+        chunk = -(-chunk // rows) * rows
+    chunk = derived(min, m, chunk)
     # A copy pays where it is read by many rows; sooner where it is converted on the way, or brings far rows together.
     is_far = wide != product.dtype or any(abs(axis.y) >= figures.displacing_bytes for axis in product.depth)
     many = chunk > rows if narrow else m >= 48 if is_far else chunk >= figures.packed_rows
@@ -175,7 +183,7 @@ def print_tiles(printer: Printer, product: Product, shape: Shape, finish: Finish
     """The whole product: parts of some panels and some rows, which threads share."""
     tile, full_width = shape.tile, shape.group * shape.tile.width
     groups = -(-product.columns.size // full_width)
-    chunks = -(-product.rows.size // shape.chunk)
+    chunks = shape.chunks(product)
     total = product.count * groups * chunks
     volume = product.volume * product.count // total
     grain = derived(max, 1, tile.machine.products.part_volume // derived(max, volume, 1))
@@ -209,8 +217,8 @@ def _sizes(code: Code, number: Bound, count: int, full: int, last: int, *, any_s
     """The sizes of parts; the last part is smaller. Code that takes `any_size` gets a size known at run time; otherwise each
     size has code of its own.
     """
-    if count == 1 or full == last:
-        yield last if isinstance(last, int) else code.integer(last) if any_size else int(last)
+    if not (any_size and is_number(count)) and (count == 1 or full == last):
+        yield int(last)
         return
     is_last = code.compare("eq", code.integer(number), code.integer(count - 1))
     if any_size:
