@@ -28,7 +28,7 @@ from nnc.lower.kernels.math.terms import Term
 from nnc.lower.kernels.sizes import derived, is_number
 from nnc.lower.plan.stages import View
 
-_MANY_BLOCKS = 4  # of queries in any number, of which the last is computed like the others
+_SPARE_SHARE = 16  # of blocks of any number of queries, one vector in so many may be without queries
 
 
 class Extra(NamedTuple):
@@ -110,10 +110,10 @@ class AttentionSizes:
     def each_width(self, code: Code, block: Bound, body: Callable[[int], None]) -> None:
         """Runs `body(vectors)` with the number of vectors that hold the queries of a block."""
         lanes = self.tiling.lanes
-        last = self.width // lanes
-        if not is_number(self.blocks) or self.blocks < _MANY_BLOCKS:
-            last = int(-(-(self.count - (self.blocks - 1) * self.width) // lanes))
-        for vectors, only_last in cases(self.width // lanes, last, self.blocks):
+        full, last = self.width // lanes, -(-(self.count - (self.blocks - 1) * self.width) // lanes)
+        is_like_others = is_number(last) and (full - last) * _SPARE_SHARE <= self.blocks * full
+        last = full if is_like_others else int(last)
+        for vectors, only_last in cases(full, last, self.blocks):
             if only_last is None:
                 body(vectors)
                 continue
