@@ -237,7 +237,7 @@ class Compiled(Generic[P, R_co]):
         with self._lock:
             entry, family = self._last, self._family
         text = f"{name_of(self._signature.fun)}: {self._reason}"
-        if entry is not None and entry.like is not None and family is not None:
+        if family is not None and family.members > 2:  # the second size shares no code yet
             text += f"; it is one of {family.members} programs of family {family.number}, which share their code"
         if entry is None or not entry.unprinted:
             return text
