@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from nnc import testing as testing
     from nnc.backends.cpu.threads.threads import set_num_threads as set_num_threads
     from nnc.compiled.decorator import compile as compile
+    from nnc.compiled.dims import dim as dim
     from nnc.compiled.dynamic import DynamicGraph as DynamicGraph
     from nnc.exporting.export import export as export
     from nnc.exporting.loading import load_exported as load_exported
@@ -63,6 +64,7 @@ __version__ = "0.2.0"
 _MODULES = {
     "nnc.backends.cpu.threads.threads": "set_num_threads",
     "nnc.compiled.decorator": "compile",
+    "nnc.compiled.dims": "dim",
     "nnc.compiled.dynamic": "DynamicGraph",
     "nnc.exporting.export": "export",
     "nnc.exporting.loading": "load_exported",

@@ -15,6 +15,7 @@ from nnc.base.target import Target
 from nnc.graph import TensorSpec
 from nnc.lower.kernels.axes import Axes, Shape, in_words, word_of
 from nnc.lower.kernels.builder import Code, Value
+from nnc.lower.kernels.sizes import is_number
 
 _UNROLLED = 512  # bytes; longer rows are memcpy's
 _VECTOR = 64  # bytes
@@ -89,7 +90,7 @@ class _CopyPlan:
         assert self.turned is not None
         large = self.word.itemsize == 4 and self.axes.size >= _LARGE
         most = 16 if large else 8
-        shortest = min(self.axes.shape[self.turned], self.axes.shape[-1], most)
+        shortest = int(min(self.axes.shape[self.turned], self.axes.shape[-1], most))
         return int(1 << (shortest.bit_length() - 1))
 
     def split(self) -> tuple[int, int]:
@@ -132,14 +133,15 @@ class _CopyPlan:
             rows = self._tile_at(code, rows, i, n, steps[0])
             with code.loop(0, -(-m // tile)) as j:
                 source, target = self._tile_at(code, rows, j, m, steps[1])
-                vectors = [code.load(code.offset(source, k * steps[1][0]), word, tile) for k in range(tile)]
+                far = [step if isinstance(step, int) else code.integer(step) for step in (steps[1][0], steps[0][1])]
+                vectors = [code.load(code.offset(source, times(code, far[0], k)), word, tile) for k in range(tile)]
                 for k, vector in enumerate(turn(code, vectors)):
-                    code.store(code.offset(target, k * steps[0][1]), vector)
+                    code.store(code.offset(target, times(code, far[1], k)), vector)
 
     def _tile_at(self, code: Code, pointers: Sequence[str], i: Value, n: int, steps: tuple[int, int]) -> list[str]:
         """Returns the start of tile `i` of an axis of size `n`."""
         first = code.mul(i, code.integer(self.tile))
-        if n % self.tile:
+        if is_number(n) or n % self.tile:
             first = code.intrinsic("smin", first, code.integer(n - self.tile))
         return [
             code.offset(pointer, code.mul(first, code.integer(step)))

@@ -20,7 +20,7 @@ from nnc.lower.kernels.axes import Axes, Shape
 from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.kernels.native import Native, Remembered
 from nnc.lower.kernels.sized_steps import numbers_of, sized_native
-from nnc.lower.kernels.sizes import Numbers
+from nnc.lower.kernels.sizes import Numbers, derived
 from nnc.lower.plan.stages import Step
 
 Bound = Value | int
@@ -40,6 +40,8 @@ def add_native(
 
     def make(machine: Target) -> Kernel:
         def made(step: Step) -> Native | None:
+            if not sized:
+                return native(step, machine)
             return sized_native((name, machine), step, lambda step: native(step, machine))
 
         return Kernel(
@@ -284,4 +286,8 @@ def in_blocks(code: Code, begin: Bound, end: Bound, lanes: int, body: Callable[[
 
 def grain_of(count: int, nbytes: int, machine: Target) -> int:
     """Returns the least number of positions for a thread, where `count` of them move so many bytes."""
-    return max(1, math.ceil(count * machine.threads.moved_part_bytes / max(nbytes, 1)))
+    return derived(_grain_of, count, nbytes, machine.threads.moved_part_bytes)
+
+
+def _grain_of(count: int, nbytes: int, least: int) -> int:
+    return max(1, math.ceil(count * least / max(nbytes, 1)))

@@ -75,6 +75,9 @@ class Options:
         machine: the figures by which lowering and kernels choose; None: those of the device.
         keeps: the inputs whose packed forms, taken out by the pass `keep_packed`, the caller of the program keeps between
             calls.
+        families: whether programs of one function at several sizes share machine code (NNC_FAMILIES=0: each is compiled for its
+            sizes alone).
+        sized: whether the graph is lowered for further sizes, too, so that nothing is computed now that depends on them.
         max_steps: the most iterations of loops of unknown length whose gradient is taken, so that their memory is known; None: any
             number.
 
@@ -102,6 +105,8 @@ class Options:
     machine: Target | None = None
     keeps: tuple[int, ...] = ()
     max_steps: int | None = None
+    families: bool = True
+    sized: bool = False
 
     def __post_init__(self) -> None:
         check_allocator(self.allocator, "allocator")
@@ -133,6 +138,7 @@ class Options:
             guard=_flag("NNC_GUARD", variables.get("NNC_GUARD", "")),
             native=_flag("NNC_NATIVE", variables.get("NNC_NATIVE") or "1"),
             precision=check_precision(variables.get("NNC_PRECISION") or "float32", "NNC_PRECISION"),
+            families=_flag("NNC_FAMILIES", variables.get("NNC_FAMILIES") or "1"),
         )
 
     def update(self, **changes: Any) -> Options:

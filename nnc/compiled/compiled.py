@@ -6,13 +6,14 @@ import sys
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from functools import partial, update_wrapper
-from typing import Any, Concatenate, Generic, NamedTuple, Protocol, Self, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, Protocol, Self, overload
 
 from nnc.array.array import as_value
 from nnc.array.promote import promotion_watch
 from nnc.base.bounded import BoundedCache
 from nnc.base.context import AT_REST, get_context
 from nnc.base.fork import new_rlock
+from nnc.base.later import later
 from nnc.base.options import Options
 from nnc.compiled.executable import Executable, Lowered, Run, prefetching
 from nnc.compiled.freed_numbers import FreedNumbers
@@ -27,7 +28,7 @@ from nnc.compiled.retraces import (
     note_reuse,
     warn_of_traces,
 )
-from nnc.compiled.signature import Call, CallPattern, Key, Names, Numbers, Signature
+from nnc.compiled.signature import Call, CallPattern, Key, Names, Numbers, Signature, parameter_names
 from nnc.compiled.toolchain import toolchain
 from nnc.errors import TraceError, user_error
 from nnc.errors.tracebacks import api_boundary, leaving
@@ -37,15 +38,24 @@ from nnc.trace.core.flat import call_function, name_of
 from nnc.trace.core.tracer import Tracer
 from nnc.typing import P, Q, R, R_co, S
 
+if TYPE_CHECKING:
+    from nnc.compiled.dims import Axes, DynamicAxes
+    from nnc.compiled.families import Families, Family
+
 Fun = Callable[..., Any]
+_make_families = later(f"{__package__}.families", "Families")
+_read_axes = later(f"{__package__}.dims", "read_axes")
 
 
 class CacheInfo(NamedTuple):
-    """Counts of a compiled function's calls that reused a program (`hits`) or made one (`misses`), and of its programs (`size`)."""
+    """Counts of a compiled function's calls that reused a program (`hits`) or made one (`misses`), of its programs (`size`), and of
+    their `families`: programs of one family share machine code, at several sizes.
+    """
 
     hits: int
     misses: int
     size: int
+    families: int
 
 
 class FastPath(NamedTuple):
@@ -56,19 +66,28 @@ class FastPath(NamedTuple):
 
 
 def make_compiled(
-    fun: Fun, roles: tuple[Numbers, Names, Numbers, Names], options: Options, max_traces: int | None, place: str | None
+    fun: Fun,
+    roles: tuple[Numbers, Names, Numbers, Names],
+    options: Options,
+    max_traces: int | None,
+    place: str | None,
+    dynamic_axes: Axes | None,
 ) -> Compiled[Any, Any]:
     """Returns the compiled function. Its kernels are imported here, so that the first call need not wait for them.
 
     Args:
         roles: static_argnums, static_argnames, donate_argnums and donate_argnames of `compile`.
         place: the device that the user chose; None: where the arguments are.
+        dynamic_axes: names of sizes that vary, as given to `compile`.
     """
     signature = Signature.of(fun, *roles)
+    axes = None if dynamic_axes is None else _read_axes(dynamic_axes, fun, parameter_names(fun))
+    if axes is not None and not axes.named:
+        options = options.update(families=False)
     toolchain(options.device)
     if options.cache_folder is not None:
         prepare(options.device)
-    return Compiled(signature, options, max_traces, place)
+    return Compiled(signature, options, max_traces, place, axes)
 
 
 _REUSED = "the last call reused a program"
@@ -80,7 +99,12 @@ class Compiled(Generic[P, R_co]):
     """A compiled function; made by `nnc.compile`."""
 
     def __init__(
-        self, signature: Signature, options: Options, max_traces: int | None, device: str | None = None
+        self,
+        signature: Signature,
+        options: Options,
+        max_traces: int | None,
+        device: str | None = None,
+        axes: DynamicAxes | None = None,
     ) -> None:
         update_wrapper(self, signature.fun)
         self.fun = signature.fun
@@ -92,6 +116,9 @@ class Compiled(Generic[P, R_co]):
         # of the last call, if that reused a program; the next call tries it first
         self._fast_path: FastPath | None = None
         self._freed = FreedNumbers()
+        self._axes = axes
+        self._families: Families | None = None  # made for the second program
+        self._family: Family | None = None  # of the program that the last call made
         self._last_key: Key | None = None  # of the last call, as it was given
         self._last: Executable | None = None
         self._reason = "it has not been called yet"
@@ -181,7 +208,10 @@ class Compiled(Generic[P, R_co]):
 
     def cache_info(self) -> CacheInfo:
         """Hits, misses and size of the cache of programs."""
-        return CacheInfo(self._hits, self._misses, len(self._entries))
+        return CacheInfo(self._hits, self._misses, len(self._entries), self._count_families())
+
+    def _count_families(self) -> int:
+        return len(self._entries) if self._families is None else len(self._families)
 
     def cache_clear(self) -> None:
         """Forgets all programs."""
@@ -192,13 +222,16 @@ class Compiled(Generic[P, R_co]):
             self._fast_path = None
             self._hits = self._misses = 0
             self._freed.clear()
-            self._last_key, self._last, self._reason = None, None, "its cache was cleared"
+            self._families = None
+            self._last_key, self._last, self._reason, self._family = None, None, "its cache was cleared", None
 
     def explain(self) -> str:
         """Explains why the last call traced, or why it did not, and which of its commands a device has no kernels for."""
         with self._lock:
-            entry = self._last
+            entry, family = self._last, self._family
         text = f"{name_of(self._signature.fun)}: {self._reason}"
+        if family is not None and family.members > 2:  # the second size shares no code yet
+            text += f"; it is one of {family.members} programs of family {family.number}, which share their code"
         if entry is None or not entry.unprinted:
             return text
         for where, counts in sorted(entry.unprinted.items()):
@@ -215,7 +248,8 @@ class Compiled(Generic[P, R_co]):
         name = getattr(self, "__qualname__", "")
         for part in name.split("."):
             found = getattr(found, part, None)
-        return name if found is self else (Compiled, (self._signature, self._options, self._max_traces, self._device))
+        settings = self._signature, self._options, self._max_traces, self._device, self._axes
+        return name if found is self else (Compiled, settings)
 
     def _find(self, given: Call) -> tuple[Executable | None, Call]:
         """Returns the program for a call, made where there is none, and the call as the program takes it: with other operands
@@ -232,7 +266,7 @@ class Compiled(Generic[P, R_co]):
                 entry = entries.get(call.key, entry)
             if entry is not None and entry.snapshot.unchanged():
                 self._hits += 1
-                self._reason, self._last_key, self._last = _REUSED, given.key, entry
+                self._reason, self._last_key, self._last, self._family = _REUSED, given.key, entry, None
                 if self._origin is not None:
                     note_reuse(self._origin)
                     self._origin = None
@@ -246,11 +280,14 @@ class Compiled(Generic[P, R_co]):
                 fix = "call it with the same shapes, dtypes and static arguments, or raise max_traces."
                 raise user_error(TraceError, name_of(self._signature.fun), problem, fix=fix)
             options = self._options.update(check_finite=checks, device=call.key.device)
+            if self._families is None and (entries or self._axes is not None):
+                self._families = _make_families(self.fun, self._axes, entries, self._options)
+            kin = self._families.find(given.key, options) if self._families is not None and not checks else None
             with deferring(), prefetching(call, options) as prefetch:
                 call, lowered = self._freed.trace(given, self._device, partial(Lowered.of, options=options))
                 if lowered.captures_tracers:
                     return None, given
-                executable = lowered.compile(prefetch)
+                executable = lowered.compile(prefetch, kin)
             if watch is not None:
                 watch.traced.add((self, call.key))
             self._misses += not checks
@@ -258,6 +295,7 @@ class Compiled(Generic[P, R_co]):
                 nearby = nearest(self._signature.fun, entries, call.key) if entry is None and entries else changes
             else:
                 nearby = []
+            self._family = self._families.add(kin, executable) if self._families is not None and not checks else None
             entries[call.key] = executable
             self._reason, self._last_key = f"the last call traced, because {describe(changes)}", given.key
             self._last = executable

@@ -21,6 +21,7 @@ from nnc.typing import P, R
 
 if TYPE_CHECKING:
     from nnc.compiled.compiled import Compiled
+    from nnc.compiled.dims import Axes
     from nnc.compiled.signature import Names, Numbers
 
 Fun = Callable[..., Any]
@@ -42,6 +43,7 @@ class Settings(TypedDict, total=False):
     flush_denormals: bool | None
     precision: Precision | None
     max_traces: int | None
+    dynamic_axes: Axes | None
 
 
 @overload
@@ -65,6 +67,7 @@ def compile(
     flush_denormals: bool | None = None,
     precision: Precision | None = None,
     max_traces: int | None = None,
+    dynamic_axes: Axes | None = None,
 ) -> Any:
     """Compiles `fun`: it is traced once for each combination of shapes, dtypes, tree structures and static arguments.
 
@@ -93,6 +96,10 @@ def compile(
             "float32". The CPU computes in float32 in any case.
         max_traces: how many traces are allowed; without it, `nnc.errors.RetraceWarning` tells of the 8th, 16th and so
             on.
+        dynamic_axes: names of sizes that vary from call to call, by parameter and axis: `{"x": {0: "batch"}}`, or
+            `{0: nnc.dim("batch", max=64)}`. Axes of one name have one size in each call; other axes share no code. By
+            default any size may vary; `{}`: none, so that programs of several sizes share no code. Of a parameter with several
+            arrays each has these axes.
 
     Returns:
         a function of the same arguments with `lower`, `cache_info` and `cache_clear`.
@@ -100,6 +107,7 @@ def compile(
     Raises:
         TraceError: `fun` asks for a value that is known only at run time, or max_traces is exceeded.
         MemoryBudgetError: no plan fits.
+        ShapeError: axes of one name have two sizes, or a size is larger than it may be.
         UnsupportedError: there is no such device or option.
 
     Example:
@@ -114,6 +122,7 @@ def compile(
             f, static_argnums=static_argnums, static_argnames=static_argnames, donate_argnums=donate_argnums,
             donate_argnames=donate_argnames, device=device, memory_budget=memory_budget, streams=streams, autotune=autotune,
             contract=contract, flush_denormals=flush_denormals, precision=precision, max_traces=max_traces,
+            dynamic_axes=dynamic_axes,
         )  # fmt: skip
     check_callable(fun, "nnc.compile")
     place = None if device is None else find_device(device, "nnc.compile").name
@@ -140,7 +149,7 @@ def compile(
         start_compiler()
     roles = static_argnums, static_argnames, donate_argnums, donate_argnames
     with collection_paused():  # modules stay
-        return _make_compiled(fun, roles, options, max_traces, place)
+        return _make_compiled(fun, roles, options, max_traces, place, dynamic_axes)
 
 
 def _check_streams(streams: int | str) -> None:

@@ -31,7 +31,7 @@ from nnc.compiled.toolchain import toolchain
 from nnc.device import CPU, CUDA, find_device, interpreter_of, kind_of, machine_of
 from nnc.errors import ArgumentTypeError, DeviceError, NncError, OutOfMemoryError, TraceError, user_error
 from nnc.errors.tracebacks import api_boundary, is_users
-from nnc.graph import Graph, TensorSpec, run_passes
+from nnc.graph import Graph, TensorSpec, run_passes, spec_of
 from nnc.lower.plan.liveness import walk
 from nnc.lower.plan.stages import Loop, Step
 from nnc.run.background import in_background
@@ -47,6 +47,7 @@ from nnc.trace.core.staging import Staged, stage
 
 if TYPE_CHECKING:
     from nnc.compiled.device_program import DeviceProgram
+    from nnc.compiled.families import Kin
     from nnc.lower.plan.schedule.report import ScheduleReport, Watch
     from nnc.run.prefetch import Prefetch
 
@@ -140,11 +141,12 @@ class Lowered:
         return show_text(repr(self), str(self))
 
     @api_boundary
-    def compile(self, prefetch: Prefetch | None = None) -> Executable:
+    def compile(self, prefetch: Prefetch | None = None, kin: Kin | None = None) -> Executable:
         """Plans memory and binds kernels.
 
         Args:
             prefetch: prefetches the memory of the first call meanwhile.
+            kin: the programs of other sizes.
 
         Raises:
             MemoryBudgetError: the plan does not fit.
@@ -156,7 +158,7 @@ class Lowered:
         _check_places(self._staged.captured, self._options.device, name_of(self._signature.fun))
         clock = {"tracing": self._seconds}
         with set_context(clock=clock), collection_paused():
-            graph, program, used = self._make_program(prefetch)
+            graph, program, used, opened = self._make_program(prefetch, kin)
             if prefetch is not None and prefetch.room is not None:
                 program.make_ready(prefetch.room)
         explicit, specs = self._staged.num_explicit, self._staged.graph.input_specs
@@ -164,7 +166,7 @@ class Lowered:
         inputs = Inputs(
             reads=reads,
             reads_all=len(reads) == explicit,
-            captured=tuple(self._staged.captured[i - explicit] for i in used if i >= explicit),
+            captured=(*(self._staged.captured[i - explicit] for i in used if i >= explicit), *opened),
             donated=self._donated,
             written=outside.donated,
             spared=tuple(self._donated.difference(reads[place][0] for place in outside.donated)),
@@ -196,9 +198,13 @@ class Lowered:
         graph = graph.update(inputs=tuple(graph.inputs[i] for i in used))
         return graph, used
 
-    def _make_program(self, prefetch: Prefetch | None) -> tuple[Graph, Program, list[int]]:
-        """Makes the graph of the wanted outputs and its program; returns them, and which inputs they read."""
+    def _make_program(
+        self, prefetch: Prefetch | None, kin: Kin | None
+    ) -> tuple[Graph, Program, list[int], list[Array]]:
+        """Makes the graph of the wanted outputs and its program; returns them, which inputs they read, and further inputs."""
         graph, used = self.wanted()
+        graph, values = kin.open(graph) if kin is not None else (graph, [])
+        opened = [new_array(value, spec_of(value), weak=False) for value in values]
         explicit = self._staged.num_explicit
         donated = tuple(place for place, i in enumerate(used) if i < explicit and i in self._donated)
         options = self._options.update(donated=donated)
@@ -209,10 +215,10 @@ class Lowered:
         choose = kernel_tuner(tools.candidate_kernels, options) if options.autotune else tools.choose_kernel
         compiler = tools.compiler() if options.native else None
         expect = prefetch.expect if prefetch is not None else None
-        program = lower(graph, options, choose, compiler, expect)
+        program = lower(graph, options, choose, compiler, expect, kin)
         if compiler is not None and program.needs_no_python:
             in_background(partial(load_direct, compiler))  # the third call can use it
-        return graph, program, used
+        return graph, program, used, opened
 
 
 def _check_places(captured: Sequence[Any], device: str, name: str) -> None:
@@ -273,6 +279,16 @@ class Executable:
     _inputs: Inputs
     _outputs: Outputs
     _kept: PackedWeights | None  # packed forms of inputs that last from call to call
+
+    @property
+    def program(self) -> Program:
+        """The lowered program."""
+        return self._program
+
+    @property
+    def like(self) -> Program | None:
+        """The program of another size that this one's steps are like, if there is one."""
+        return self._program.like
 
     @property
     def memory_plan(self) -> MemoryPlan:

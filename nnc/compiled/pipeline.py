@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nnc.base.context import set_context, timed
 from nnc.base.dtypes import TAPE
+from nnc.base.later import later
 from nnc.base.options import Options
+from nnc.base.size import hint
 from nnc.base.target import Target
 from nnc.compiled.device_kinds import check_schedule, frugal, queued_code, rematerializer
 from nnc.device import CPU, machine_of, machine_of_device
@@ -37,6 +39,10 @@ from nnc.run.program import Program
 from nnc.run.report import check_addresses, check_budget
 from nnc.run.store.stored import find_place
 
+if TYPE_CHECKING:
+    from nnc.compiled.families import Kin
+
+aligned = later("nnc.lower.plan.align", "aligned")
 ChooseKernel = Callable[[Command, tuple[TensorSpec, ...], Mapping[str, Any], Target], Kernel]
 
 
@@ -46,6 +52,7 @@ def lower(
     choose_kernel: ChooseKernel,
     compiler: Compiler | None = None,
     expect: Callable[[ProgramAbi], None] | None = None,
+    kin: Kin | None = None,
 ) -> Program:
     """Lowers `graph` to a program.
 
@@ -53,6 +60,7 @@ def lower(
         choose_kernel: returns the kernel for a command on inputs of some specs, and on some machine.
         compiler: compiles kernels and programs; without one, steps run from Python.
         expect: called with the memory needs of calls before code is compiled or loaded.
+        kin: the programs of other sizes, which share their code (nnc.compiled.families).
 
     Raises:
         MemoryBudgetError: a call would allocate more than `options.memory_budget`.
@@ -61,6 +69,10 @@ def lower(
     options = options.update(machine=machine_of(options))
     lowering = _Lowering(options, choose_kernel, compiler)
     expect_kernels({node.command for node in graph.walk()}, options.machine)
+    if kin is not None and kin.families and compiler is not None:
+        member = lowering.new_member(graph, expect, kin)
+        member.load()
+        return member
     place = find_place(graph, options, native=compiler is not None, choice=_name_of(choose_kernel))
     known = place.read() if place is not None else None
     if expect is not None and known is not None and known.outside is not None:
@@ -144,6 +156,34 @@ class _Lowering:
             expect(ProgramAbi.of(planned))
         return self._program(planned, self.options, queue)
 
+    def new_member(self, graph: Graph, expect: Callable[[ProgramAbi], None] | None, kin: Kin) -> Program:
+        """Returns the program of the graph; its kernels are printed when its steps are known, as if for other sizes, too."""
+        options = self.options.update(sized=True)
+
+        def lowered(given: Graph) -> Bound:
+            return plan(given, options, self.workspace).bound
+
+        queue = self._queue(options)
+        queue.begin()
+        is_free = options.memory_budget is None
+        bound = kin.steps(graph, lowered) if is_free else None
+        if bound is None:
+            planned = plan(graph, options, self.workspace)
+            if is_free:
+                kin.note(graph, planned.bound, lowered)
+        else:
+            with timed("planning memory"):
+                planned = plan_memory(bound, options)
+        check_budget(planned, self.options.memory_budget)
+        if expect is not None:
+            expect(ProgramAbi.of(planned))
+        for base in kin.bases:
+            steps = aligned(planned.bound.steps, base.bound.steps)
+            if steps is not None:
+                alike = replace(planned, bound=replace(planned.bound, steps=steps))
+                return self._program(alike, self.options, queue, base)
+        return self._program(planned, self.options, queue)
+
     def new_parts(self, graph: Graph) -> ProgramParts:
         """Returns the plan of the graph, and the kernels of its steps."""
         queue = self._queue(self.options)
@@ -188,14 +228,16 @@ class _Lowering:
     def _queue(self, options: Options) -> KernelQueue:
         return KernelQueue(self.compiler if options.native else None, self.step_kernel, self.workspace, self.machine)
 
-    def _program(self, planned: Planned, options: Options, queue: KernelQueue) -> Program:
-        """Makes the program of a memory plan; `queue` may hold some of its compiled kernels."""
+    def _program(self, planned: Planned, options: Options, queue: KernelQueue, like: Program | None = None) -> Program:
+        """Makes the program of a memory plan; `queue` may hold some of its compiled kernels. `like`: the program of another size
+        that its steps are like.
+        """
         with timed("scheduling"):
             schedule = make_schedule(planned, options)
         if options.verify_passes:
             check_schedule(planned, schedule)
         with timed("choosing kernels"):
-            program = Program.of(planned, schedule, self.step_kernel)
+            program = Program.of(planned, schedule, self.step_kernel, like)
         form = NativeCode if options.device == CPU else queued_code()
         return replace(program.compiled(queue, form), guard=options.guard, idle=[])
 
@@ -259,7 +301,7 @@ def plan_memory(bound: Bound, options: Options) -> Planned:
     check_addresses(bound)
     inside = [i for i, buffer in enumerate(bound.buffers) if buffer.kind is Kind.ARENA]
     lives = concurrent_lives(bound, options)
-    blocks = [Block(bound.buffers[i].nbytes, lives[i]) for i in inside]
+    blocks = [Block(hint(bound.buffers[i].nbytes), lives[i]) for i in inside]
     arena = plan_blocks(blocks, algorithm=options.allocator)
     if options.verify_passes:
         clash = find_block_overlap(blocks, arena.offsets)

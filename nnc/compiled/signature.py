@@ -233,6 +233,11 @@ class Signature(NamedTuple):
         return tuple(moved), named
 
 
+def parameter_names(fun: Fun) -> list[str]:
+    """Returns the names of the parameters of `fun`."""
+    return [parameter.name for parameter in _parameters(fun)]
+
+
 def _parameters(fun: Fun) -> list[inspect.Parameter]:
     """Returns the parameters of `fun`; `*args, **kwargs` where it has no signature."""
     try:

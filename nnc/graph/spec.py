@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from operator import is_
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -11,6 +12,7 @@ import numpy as np
 
 from nnc.base.dtypes import DType, as_dtype
 from nnc.base.fork import new_lock
+from nnc.base.size import Size, hint
 from nnc.device.dlpack import is_foreign, read
 
 __all__ = ["STRIDED", "TensorSpec", "spec_of"]
@@ -70,7 +72,8 @@ class TensorSpec:
             if known is None:
                 own = np.dtype(dtype.type)  # there are others that are equal, for which compiled programs look in vain
                 dtype = own if own == dtype else dtype
-                shape = tuple(map(int, shape))  # NumPy's integers are equal to Python's, but no JSON
+                # NumPy's integers are equal to Python's, but no JSON
+                shape = tuple([n if type(n) is Size else int(n) for n in shape])
                 key, size = (shape, dtype, layout), math.prod(shape)
                 known = _KNOWN.get(key)
             if known is None:
@@ -109,6 +112,12 @@ class TensorSpec:
 
 _KNOWN: WeakValueDictionary[tuple[Any, ...], TensorSpec] = WeakValueDictionary()
 _LOCK = new_lock()
+
+
+def plain(spec: TensorSpec) -> TensorSpec:
+    """Returns the spec with the hints of its sizes (`nnc.base.size`), for estimates."""
+    shape = tuple(map(hint, spec.shape))
+    return spec if all(map(is_, shape, spec.shape)) else spec.update(shape=shape)
 
 
 def spec_of(value: Any) -> TensorSpec:

@@ -36,7 +36,8 @@ class FrameLayout:
 
     First the lists `given` and `made`, the table of expected arguments, the callback, the arena, the number of the next call of the
     callback, a 0, and the caller's mode of floating-point arithmetic; then the addresses of inputs, where inputs end,
-    addresses of results and of constants; the present iteration of each loop; and the states of kernels.
+    addresses of results and of constants; the present iteration of each loop; the states of kernels; and numbers that follow from
+    sizes, where the program's text leaves them out.
     """
 
     inputs: int
@@ -44,6 +45,7 @@ class FrameLayout:
     constants: int
     loops: int
     states: int
+    numbers: int = 0
 
     given_at = 0
     made_at = 1
@@ -77,10 +79,14 @@ class FrameLayout:
         """Returns the address of a kernel's state."""
         return self.round(self.loops) + i
 
+    def number(self, i: int) -> int:
+        """Returns a number that follows from sizes."""
+        return self.state(self.states) + i
+
     @property
     def size(self) -> int:
-        """The number of arguments."""
-        return self.state(self.states)
+        """The number of words."""
+        return self.number(self.numbers)
 
 
 @cache

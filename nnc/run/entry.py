@@ -33,12 +33,15 @@ _SAVE = (
 
 
 class EntryText(NamedTuple):
-    """A printed program. `called` are the kernels that it calls, `held` the kernels in its own text; `blocks` run in Python."""
+    """A printed program. `called` are the kernels that it calls, `held` the kernels in its own text; `blocks` run in Python;
+    `numbers` are read from the frame.
+    """
 
     text: str
     called: tuple[Native, ...]
     held: tuple[Native, ...]
     blocks: tuple[Steps, ...]
+    numbers: tuple[int, ...] = ()
 
 
 class PrintedParts(NamedTuple):
@@ -77,7 +80,12 @@ def print_parts(outline: Outline, apart: bool) -> PrintedParts:
 
 
 def print_entry(
-    planned: Planned, words: FrameLayout, natives: Mapping[int, Native], states: Mapping[int, int], apart: bool
+    planned: Planned,
+    words: FrameLayout,
+    natives: Mapping[int, Native],
+    states: Mapping[int, int],
+    apart: bool,
+    sized: bool = False,
 ) -> EntryText:
     """Prints the text of a program.
 
@@ -85,12 +93,14 @@ def print_entry(
         natives: the compiled kernels of steps, by identity of the step.
         states: the positions of the kernels' states, by identity of the step.
         apart: whether each step can be called by itself.
+        sized: whether the text leaves out numbers that follow from sizes, which programs of other sizes can share then.
     """
-    outline = Outline.of(planned, natives, states, words)
+    outline = Outline.of(planned, natives, states, words, sized=sized)
     parts = print_parts(outline, apart)
     declared = sorted(parts.declared | {f"declare i64 @{binder().name}(ptr, ptr)"})
     text = "\n".join([*declared, *parts.texts, _main(parts.flushed, apart)])
-    return EntryText(text, (*parts.called.values(), binder()), parts.held, tuple(outline.blocks))
+    numbers = tuple(outline.from_frame or ())
+    return EntryText(text, (*parts.called.values(), binder()), parts.held, tuple(outline.blocks), numbers)
 
 
 def _flushing(planned: Planned) -> Callable[[Step], bool]:

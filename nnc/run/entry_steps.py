@@ -15,6 +15,7 @@ from enum import IntEnum
 from itertools import groupby
 
 from nnc.base import dtypes
+from nnc.errors import InternalError
 from nnc.lower.kernels.builder import Code, Slot, Value
 from nnc.lower.kernels.native import Native
 from nnc.lower.plan.costs import step_bytes, step_flops
@@ -57,7 +58,8 @@ class Failure(IntEnum):
 class Outline:
     """The input of printing a program: its steps' compiled kernels, `states` and `numbers` of steps (all by identity of the step).
 
-    `blocks` are the steps in a row that run in Python, in the order in which they are printed.
+    `blocks` are the steps in a row that run in Python, in the order in which they are printed. `from_frame` are the numbers that
+    the text reads from the frame; None: they are a part of the text.
     """
 
     planned: Planned
@@ -68,15 +70,16 @@ class Outline:
     blocks: list[Steps] = field(default_factory=list)
     flushes: bool = False  # whether some of the program runs with denormal numbers flushed to 0
     polls: bool = True  # whether Python looks for interrupts in long loops
+    from_frame: list[int] | None = None
 
     @classmethod
     def of(
         cls, planned: Planned, natives: Mapping[int, Native], states: Mapping[int, int], words: FrameLayout,
-        polls: bool = True,
+        polls: bool = True, sized: bool = False,
     ) -> Outline:  # fmt: skip
         """Returns the outline of a program, whose steps are numbered in the order of the text."""
         numbers = {id(step): i for i, step in enumerate(walk(planned.bound.steps))}
-        return cls(planned, natives, states, numbers, words, polls=polls)
+        return cls(planned, natives, states, numbers, words, polls=polls, from_frame=[] if sized else None)
 
     def is_native(self, steps: Iterable[Step]) -> bool:
         """Whether all steps, those within regions included, run without Python."""
@@ -149,6 +152,16 @@ class StepCode(Code):
                 self.line(f"%w{position} = load ptr, ptr {self.word(position)}")
         return f"%w{position}"
 
+    def number(self, number: int) -> Value:
+        """Returns a number that follows from sizes: in a text for many sizes a word of the frame, read in front of loops."""
+        found = self.outline.from_frame
+        if found is None:
+            return self.integer(number)
+        found.append(number)
+        with self._early() if self._at else nullcontext():
+            place = self.word(self.outline.words.number(len(found) - 1))
+            return Value(self.let(f"load i64, ptr {place}"), dtypes.int64)
+
     def finish(self) -> None:
         """Prints the return: 0 at the end of the steps, else the reason why they stopped."""
         self.ret(self.integer(0))
@@ -170,10 +183,14 @@ class StepCode(Code):
     def address(self, view: View) -> str:
         """Returns the address of a view in this iteration."""
         base = self._local.get(view.buffer)
-        pointer = self.offset(self._memory(view.buffer) if base is None else base, view.offset)
+        pointer = self._further(self._memory(view.buffer) if base is None else base, view.offset)
         for number, nbytes in view.advances:
-            pointer = self.offset(pointer, self.mul(self._at[number], self.integer(nbytes)))
+            pointer = self.offset(pointer, self.mul(self._at[number], self.number(nbytes)))
         return pointer
+
+    def _further(self, pointer: str, nbytes: int) -> str:
+        is_data = nbytes and self.outline.from_frame is not None
+        return self.offset(pointer, self.number(nbytes) if is_data else nbytes)
 
     def steps(self, steps: Steps) -> None:
         """Runs steps in a row."""
@@ -194,15 +211,14 @@ class StepCode(Code):
     def _kernel(self, step: Step) -> None:
         native = self.outline.natives[id(step)]
         views = (*step.inputs, *step.outputs)
-        sizes = [f"i64 {number}" for number in native.numbers]
         if native.packed:
-            operands, sizes = [f"ptr {self._table(sizes, views)}"], []
+            operands = [f"ptr {self._table(native.numbers, views)}"]
         else:
             operands = [f"ptr {self.address(view)}" for view in views]
         state = self.outline.states.get(id(step))
         if state is not None:
             operands.append(f"ptr {self.base(self.outline.words.state(state))}")
-        operands += sizes
+        operands += [] if native.packed else [self.number(number).typed for number in native.numbers]
         self._declare(native, [text.split()[0] for text in operands])
         returned = Value(self.let(f"call i64 @{native.name}({', '.join(operands)})"), dtypes.int64)
         if native.may_fail:
@@ -212,9 +228,11 @@ class StepCode(Code):
     def _declare(self, native: Native, kinds: Sequence[str]) -> None:
         """Notes a function that is called, and the types of its operands."""
         self.called[native.name] = native
-        self.signatures[native.name] = f"declare i64 @{native.name}({', '.join(kinds)})"
+        signature = f"declare i64 @{native.name}({', '.join(kinds)})"
+        if self.signatures.setdefault(native.name, signature) != signature:
+            raise InternalError(f"{native.name}: two steps call one kernel with other operands")
 
-    def _table(self, sizes: Sequence[str], views: Sequence[View]) -> str:
+    def _table(self, sizes: Sequence[int], views: Sequence[View]) -> str:
         """Numbers and starts of views, in a row on the stack; only those that move with the iterations of loops are
         written there again.
 
@@ -223,7 +241,7 @@ class StepCode(Code):
         room = self.room(8 * (len(sizes) + len(views)))
         with self._early():
             for i, size in enumerate(sizes):
-                self.line(f"store volatile {size}, ptr {self.offset(room, 8 * i)}")
+                self.line(f"store volatile {self.number(size).typed}, ptr {self.offset(room, 8 * i)}")
         for i, view in enumerate(views, len(sizes)):
             with nullcontext() if view.advances else self._early():
                 self.line(f"store volatile ptr {self.address(view)}, ptr {self.offset(room, 8 * i)}")
@@ -290,7 +308,7 @@ class StepCode(Code):
 
     def _loop(self, step: Step, region: Loop) -> None:
         counted = self.decide(region.count) if region.count is not None else None
-        length = counted if region.length is None else self.integer(region.length)
+        length = counted if region.length is None else self.number(region.length)
         count = self.slot(self.integer(0))  # iterations that are done
         labels = [self.label("iteration") for _ in region.copies]
         after = self.label("after")
@@ -322,9 +340,9 @@ class StepCode(Code):
             self.steps(c.tail)
             now = self.add(done, self.integer(1))
             self.write(count, now)
-            if region.length is not None:
+            if region.length is not None and length is not None:
                 turn = self.label("turn")
-                self.branch(self.compare("eq", now, self.integer(region.length)), after, turn)
+                self.branch(self.compare("eq", now, length), after, turn)
                 self.place(turn)
             self.steps(c.turn)
             if k + 1 < len(labels):
@@ -378,7 +396,8 @@ class StepCode(Code):
     def _memory(self, number: int) -> str:
         """Returns the address of a buffer."""
         word, begin = self.outline.place(number)
-        return self.offset(self.base(word), begin)
+        is_inside = word == FrameLayout.arena_at  # at another offset for another size, also where it is 0 here
+        return self.offset(self.base(word), self.number(begin) if is_inside else begin)
 
     def copy(self, source: str, target: str, nbytes: int) -> None:
         """Copies so many bytes."""
@@ -390,7 +409,7 @@ class StepCode(Code):
         assert self._spent is not None
         asks = self.label("poll")
         one = max(self.outline.iteration_seconds(region), _LEAST_SECONDS)
-        spent = self.add(self.read(self._spent), self.integer(int(one * 1e12)))
+        spent = self.add(self.read(self._spent), self.number(int(one * 1e12)))
         self.write(self._spent, spent)
         self.branch(self.compare("ge", spent, self.integer(int(_POLL_SECONDS * 1e12))), asks, following)
         self.place(asks)

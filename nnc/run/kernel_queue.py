@@ -113,7 +113,7 @@ class KernelQueue:
     ) -> Native | DeviceKernel | None:
         inputs, outputs = (tuple([(v.spec, v.strides) for v in views]) for views in (step.inputs, step.outputs))
         places = () if self._machine.kind == CPU else _places((*step.inputs, *step.outputs))
-        key = step.command, id(step.params), tuple(map(id, step.graphs)), inputs, outputs, places
+        key = step.command, id(step.params), tuple(map(id, step.graphs)), inputs, outputs, places, id(step.like)
         known = self._known.get(key)
         if known is None:
             chosen = choose(step)

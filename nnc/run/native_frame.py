@@ -127,6 +127,8 @@ class NativeFrame(Frame):
             words[layout.constant(i)] = constant.ctypes.data
         for i, state in enumerate(self._states):
             words[layout.state(i)] = state.address
+        for i, number in enumerate(entry.numbers):
+            words[layout.number(i)] = number
         self._runner: Any = None
         if schedule is not None:
             steps = range(len(entry.parts().planned.bound.steps))

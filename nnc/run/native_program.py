@@ -26,7 +26,7 @@ _ENTRY_OF_PARTS = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int
 @dataclass(frozen=True, slots=True)
 class ProgramParts:
     """The parts of a program: its plan, its schedule, and the kernels of its steps, by identity: some of them are compiled for the
-    CPU, or printed for another device.
+    CPU, or printed for another device. `sized`: the program's own text leaves out numbers that follow from sizes.
     """
 
     planned: Planned
@@ -34,6 +34,7 @@ class ProgramParts:
     kernels: Mapping[int, Kernel]
     natives: Mapping[int, Native]
     printed: Mapping[int, DeviceKernel] = field(default_factory=dict)
+    sized: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +99,9 @@ class ProgramAbi(NamedTuple):
         """Whether the outputs are the arrays made for them, one for one."""
         return self.order == (*range(len(self.made)),)
 
-    def words(self, states: int) -> FrameLayout:
+    def words(self, states: int, numbers: int = 0) -> FrameLayout:
         """Returns the layout of the program's frames."""
-        return FrameLayout(len(self.inputs), len(self.made), len(self.constants), self.loops, states)
+        return FrameLayout(len(self.inputs), len(self.made), len(self.constants), self.loops, states, numbers)
 
 
 class Printed(NamedTuple):
@@ -114,8 +115,8 @@ class Printed(NamedTuple):
 class Entry:
     """A compiled program. `call(frame[, part])` runs it on the words of a frame (nnc.run.arguments).
 
-    `table` describes the inputs, `blocks` are the steps that run in Python. The parts of the program are asked for where
-    Python runs steps, and where something went wrong.
+    `table` describes the inputs, `blocks` are the steps that run in Python, `numbers` are read from the frame. The parts
+    of the program are asked for where Python runs steps, and where something went wrong.
     """
 
     outside: ProgramAbi
@@ -125,6 +126,7 @@ class Entry:
     table: Any
     states: tuple[Native, ...]
     blocks: tuple[Steps, ...]
+    numbers: tuple[int, ...]
     apart: bool  # whether `call` takes the number of a part
     parts: Callable[[], ProgramParts]
 
@@ -214,12 +216,13 @@ class NativeCode:
         outside = self.outside
         return Entry(
             outside=outside,
-            words=outside.words(len(printed.states)),
+            words=outside.words(len(printed.states), len(printed.text.numbers)),
             call=(_ENTRY_OF_PARTS if apart else _ENTRY)(function.address),
             held=function,
             table=make_table(outside.inputs, len(outside.made), outside.donated),
             states=printed.states,
             blocks=printed.text.blocks,
+            numbers=printed.text.numbers,
             apart=apart,
             parts=self.parts,
         )
@@ -231,7 +234,7 @@ class NativeCode:
         with_state = [key for key in found if key in natives and natives[key].state is not None]
         words = self.outside.words(len(with_state))
         positions = {key: i for i, key in enumerate(with_state)}
-        text = print_entry(parts.planned, words, natives, positions, apart)
+        text = print_entry(parts.planned, words, natives, positions, apart, parts.sized)
         return Printed(text, tuple(natives[key] for key in with_state))
 
 

@@ -32,7 +32,7 @@ class Program:
     contiguous; outputs are fresh arrays (or the memory of donated inputs). `around` wraps each step (see `watched`).
     With `code`, compiled kernels run without Python in between; without, all steps run from Python. `parts` gives the graph, plan
     and steps of the program, which a stored program need not read to run. `guard`: calls run on guarded memory
-    (nnc.run.guard).
+    (nnc.run.guard). `like`: the same program at another size, whose further sizes share its code.
     """
 
     parts: Callable[[], ProgramParts]
@@ -40,14 +40,17 @@ class Program:
     around: Around | None = None
     code: NativeCode | None = None
     guard: bool = False
+    like: Program | None = None
     idle: list[Frame] = field(default_factory=list, repr=False)
 
     @classmethod
-    def of(cls, planned: Planned, schedule: Schedule, choose: Callable[[Step], Kernel]) -> Program:
+    def of(
+        cls, planned: Planned, schedule: Schedule, choose: Callable[[Step], Kernel], like: Program | None = None
+    ) -> Program:
         """Returns the program of a plan and a schedule; `choose` gives the kernel of a step."""
         kernels = {id(step): choose(step) for step in walk(planned.bound.steps) if step.region is None}
-        parts = ProgramParts(planned, schedule, kernels, {})
-        return cls(lambda: parts, len(schedule.streams) > 1)
+        parts = ProgramParts(planned, schedule, kernels, {}, sized=like is not None)
+        return cls(lambda: parts, len(schedule.streams) > 1, like=like)
 
     def compiled(self, queue: KernelQueue, form: type[NativeCode] = NativeCode) -> Program:
         """Returns the program as machine code, if it has compiled kernels and the compiler works; compilation begins.

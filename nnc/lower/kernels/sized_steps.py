@@ -51,6 +51,15 @@ def _view(view: View, shape: tuple[int, ...], strides: tuple[int, ...]) -> View:
     return replace(view, spec=spec, strides=strides)
 
 
+def fixed(step: Step) -> Step:
+    """Returns a step with integers where the sizes of its operands are numbers."""
+    inputs, outputs = (
+        tuple([replace(view, spec=view.spec.update(), strides=tuple(map(int, view.strides))) for view in views])
+        for views in (step.inputs, step.outputs)
+    )
+    return replace(step, inputs=inputs, outputs=outputs)
+
+
 def numbers_of(step: Step) -> Numbers:
     """Returns the numbers among the sizes of a step's operands."""
     for view in (*step.inputs, *step.outputs):

@@ -1,4 +1,4 @@
-"""Generated programs of arrays of any length, and the form of a graph: all of it but its integers."""
+"""Generated programs of arrays of any length."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-
-from nnc.graph import Graph, Symbol, TensorSpec
 
 SIZES = (1, 2, 3, 17, 33, 64, 100)
 WIDTH = 16  # flat kernels of two of the sizes have 1024 elements or more, and share a text
@@ -65,43 +63,3 @@ class SizedProgram:
 def rows(n: int) -> np.ndarray:
     """Returns numbers for a program of n rows."""
     return np.random.default_rng(n).normal(size=(n, WIDTH)).astype(np.float32)
-
-
-def form(graph: Graph, numbers: list[int], arrays: list[np.ndarray]) -> tuple[Any, ...]:
-    """Returns commands, wiring and parameters of a graph without integers; these are added to `numbers`, constants to `arrays`.
-
-    Graphs of one form with equal numbers and arrays compute the same. A constant is noted where it is read, for two equal ones may
-    be one symbol or two: it depends on the size, and on whether a trace is replayed.
-    """
-    known: dict[Symbol, int] = {}
-    parts: list[Any] = []
-
-    def number(symbol: Symbol) -> Any:
-        if symbol in graph.constants:
-            arrays.append(np.asarray(graph.constants[symbol]))
-            return "constant", _without_integers(symbol.spec, numbers)
-        if symbol not in known:
-            known[symbol] = len(known)
-            parts.append(_without_integers(symbol.spec, numbers))
-        return known[symbol]
-
-    parts.append([number(symbol) for symbol in graph.inputs])
-    for node in graph.nodes:
-        wiring = [number(symbol) for symbol in node.inputs], [number(symbol) for symbol in node.outputs]
-        settings = [(name, _without_integers(node.params[name], numbers)) for name in sorted(node.params)]
-        parts.append((node.command.name, wiring, settings, [form(each, numbers, arrays) for each in node.graphs]))
-    parts.append([number(symbol) for symbol in graph.outputs])
-    return tuple(parts)
-
-
-def _without_integers(value: Any, numbers: list[int]) -> Any:
-    kind = type(value)
-    if kind is int:
-        numbers.append(value)
-        return kind
-    if isinstance(value, TensorSpec):
-        numbers.extend(value.shape)
-        return kind, value.dtype, len(value.shape), repr(value.layout)
-    if kind is tuple:
-        return kind, [_without_integers(each, numbers) for each in value]
-    return kind, repr(value) if kind is float else value

@@ -313,9 +313,9 @@ def test_max_traces_raises_with_the_difference_and_leaves_the_programs_usable() 
 def test_cache_info_counts_and_cache_clear_forgets() -> None:
     f = nnc.compile(lambda x: x)
     f(1.0), f(2.0), f(nnp.ones(1))
-    assert f.cache_info() == nnc.compiled.compiled.CacheInfo(hits=1, misses=2, size=2)
+    assert f.cache_info() == nnc.compiled.compiled.CacheInfo(hits=1, misses=2, size=2, families=2)
     f.cache_clear()
-    assert f.cache_info() == nnc.compiled.compiled.CacheInfo(0, 0, 0)
+    assert f.cache_info() == nnc.compiled.compiled.CacheInfo(0, 0, 0, 0)
     f(1.0)
     assert reason(f) == "it was the first call"
 

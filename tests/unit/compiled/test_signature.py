@@ -123,7 +123,7 @@ def test_hits_are_counted_and_explained() -> None:
     compiled = nnc.compile(lambda x: x + 1)
     for _ in range(4):
         compiled(X)
-    assert compiled.cache_info() == (type(compiled.cache_info()))(3, 1, 1)
+    assert compiled.cache_info() == (type(compiled.cache_info()))(3, 1, 1, 1)
     assert "reused" in compiled.explain()
     compiled(nnp.ones(3))
     assert "traced, because argument x changed" in compiled.explain()

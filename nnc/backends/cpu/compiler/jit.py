@@ -38,6 +38,7 @@ class Loaded:
     address: int
     library: LoadedObjects
     held: Any
+    symbols: Mapping[str, int] | None = None  # of a program
 
 
 class Jit:
@@ -50,6 +51,7 @@ class Jit:
         self.engine, self.objects, self.runtime = engine, objects, runtime
         self._lock, self._starting = new_lock(), new_lock()
         self._known: weakref.WeakValueDictionary[str, Loaded] = weakref.WeakValueDictionary()
+        self._entries: weakref.WeakValueDictionary[str, Loaded] = weakref.WeakValueDictionary()
         self._symbols = runtime.symbols()
         self._callers: dict[tuple[int, bool, int], tuple[Loaded, Callable[..., int]]] = {}
         self._runtime_code: LoadedObjects | None = None
@@ -112,7 +114,8 @@ class Jit:
         if wanted is None:
             self.engine.expect()
         elif isinstance(wanted, str):
-            self.objects.begin(wanted, recipe_of_program(wanted))
+            if wanted not in self._entries:
+                self.objects.begin(wanted, recipe_of_program(wanted))
         elif wanted.name not in self._known:
             for called in wanted.calls:
                 self.expect(called)
@@ -154,15 +157,19 @@ class Jit:
         return held
 
     def load_entry(self, text: str, symbols: Mapping[str, int], held: Any) -> Loaded:
-        """Returns the function `@ENTRY` of a program; kernels in its own text, marked `alwaysinline`, are inlined.
+        """Returns the function `@ENTRY` of a program, loaded once while it is referenced; kernels in its own text, marked
+        `alwaysinline`, are inlined.
 
         Raises:
             InternalError: LLVM refuses the text, or the text needs an unknown symbol.
         """
         self._loaded_runtime()
-        code = self.objects.compile(text, recipe_of_program(text))
-        library = self.engine.link([code], {**self._symbols, **symbols}, [ENTRY])
-        return Loaded(library.addresses[ENTRY], library, (self, held))
+        found = self._entries.get(text)
+        if found is None or found.symbols != symbols:
+            code = self.objects.compile(text, recipe_of_program(text))
+            library = self.engine.link([code], {**self._symbols, **symbols}, [ENTRY])
+            found = self._entries[text] = Loaded(library.addresses[ENTRY], library, (self, held), symbols)
+        return found
 
     def caller(self, arrays: int, stateful: bool, numbers: int) -> Callable[..., int]:
         """Calls kernels on NumPy arrays: `call(address, state's address or 0, *arrays, *numbers)` gives the status.

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
+from nnc.base.size import hint
 from nnc.base.target import Target
 from nnc.commands.control import unit
 from nnc.commands.rules import may_raise
@@ -100,7 +101,7 @@ class Grouping:
             self.writer[symbol] = i
         free = fusable and node.command is not unit and (not node.inputs or is_view(node))
         self.is_free.append(free)
-        self._nbytes.append(0 if free else sum([symbol.spec.nbytes for symbol in node.outputs]))
+        self._nbytes.append(0 if free else sum([hint(symbol.spec.nbytes) for symbol in node.outputs]))
         if node.command in effect:
             self._effects |= 1 << i
         if is_gather(node):
@@ -298,7 +299,7 @@ class Grouping:
             if writer is None or self.is_free[writer] or other.members >> writer & 1:
                 continue
             if self._readers[root][-1] < i:
-                longer += root.spec.nbytes
+                longer += hint(root.spec.nbytes)
         others = ~(other.members | mine.members)
         gone = sum([self._nbytes[j] for j in other.nodes if not self._read_by[j] & others])
         return longer <= gone
@@ -357,7 +358,7 @@ class Grouping:
 
 
 def _size(symbol: Symbol) -> int:
-    return symbol.spec.size
+    return hint(symbol.spec.size)
 
 
 def _end(group: FusionGroup) -> int:

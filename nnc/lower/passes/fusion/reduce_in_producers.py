@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from nnc.base.options import Options
+from nnc.base.size import hint
 from nnc.device import machine_of
 from nnc.graph import Graph, Node, Symbol
 from nnc.lower.kernels.domain import can_fuse, is_reduction, is_view
@@ -44,4 +45,4 @@ def reduce_in_producers(graph: Graph, options: Options) -> Graph:
 
 
 def _is_small(node: Node) -> bool:
-    return node.outputs[0].spec.nbytes * _SMALL <= node.inputs[0].spec.nbytes
+    return hint(node.outputs[0].spec.nbytes) * _SMALL <= hint(node.inputs[0].spec.nbytes)

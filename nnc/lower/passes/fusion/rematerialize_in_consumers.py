@@ -7,6 +7,7 @@ from functools import cached_property
 from itertools import accumulate
 
 from nnc.base.options import Options
+from nnc.base.size import hint
 from nnc.base.target import Target
 from nnc.device import machine_of
 from nnc.graph import Graph, Node, Symbol, register_pass
@@ -41,7 +42,7 @@ def rematerialize_in_consumers(graph: Graph, options: Options) -> Graph:
 
 def _is_light(node: Node, machine: Target) -> bool:
     """Whether a node makes something large by a command that is no work."""
-    return weight.get(node.command) == 1 and node.outputs[0].spec.nbytes >= machine.memory.cached_bytes
+    return weight.get(node.command) == 1 and hint(node.outputs[0].spec.nbytes) >= machine.memory.cached_bytes
 
 
 def key_of(node: Node) -> tuple[object, ...]:
@@ -107,8 +108,10 @@ class _Spread:
         readers = {self.graph.nodes[i] for i in self.readers.get(out, ())}
         if any(is_view(reader) or not self.can_fuse(reader) for reader in readers):
             return False
-        large = [s for s in dict.fromkeys(node.inputs) if self._root(s).spec.nbytes * _SMALL > out.spec.nbytes]
-        if len(large) != 1 or large[0].spec.nbytes > out.spec.nbytes:
+        large = [
+            s for s in dict.fromkeys(node.inputs) if hint(self._root(s).spec.nbytes) * _SMALL > hint(out.spec.nbytes)
+        ]
+        if len(large) != 1 or hint(large[0].spec.nbytes) > hint(out.spec.nbytes):
             return False
         return self._is_in_memory(large[0]) if len(readers) > 1 else self._is_kept(large[0])
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from nnc.base import dtypes
 from nnc.base.options import Options
+from nnc.base.size import hint
 from nnc.commands.properties import is_sum
 from nnc.commands.rules import expansion, reduction
 from nnc.graph import Graph, Node, Symbol, register_pass
@@ -96,16 +97,16 @@ class _Last:
             is_view = node.command in alias
             if is_view and node.inputs[0] in given:
                 given.update(node.outputs)
-            most = max((x.spec.size for x in node.inputs), default=0) // _LESS
+            most = max((hint(x.spec.size) for x in node.inputs), default=0) // _LESS
             if (is_view or node.command in scalar) and all(x in self.small or x in given for x in node.inputs):
-                most = max([most, *(x.spec.size for x in node.inputs if x in self.small)])
-            self.small.update(out for out in node.outputs if out.spec.size <= most)
+                most = max([most, *(hint(x.spec.size) for x in node.inputs if x in self.small)])
+            self.small.update(out for out in node.outputs if hint(out.spec.size) <= most)
 
     def nodes(self) -> set[Node]:
         """Returns all of them."""
         outputs = set(self.graph.outputs)
         read = {symbol.spec for node in self.graph.nodes for symbol in node.inputs}
-        most = max([spec.size for spec in read], default=0) // _LESS
+        most = max([hint(spec.size) for spec in read], default=0) // _LESS
         found: set[Node] = set()
         for node in reversed(self.graph.nodes):
             (first, *others) = node.outputs or (None,)
@@ -134,7 +135,7 @@ class _Last:
 
 def _is_cheap(node: Node, most: int) -> bool:
     """Whether a node is an elementwise command, a view or a sum of small tensors."""
-    is_small = all(symbol.spec.size <= most for symbol in (*node.inputs, *node.outputs))
+    is_small = all(hint(symbol.spec.size) <= most for symbol in (*node.inputs, *node.outputs))
     return (
         is_small
         and node.command not in effect

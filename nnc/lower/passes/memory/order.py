@@ -9,6 +9,7 @@ from itertools import islice
 
 from nnc.base.dtypes import TAPE
 from nnc.base.options import Options
+from nnc.base.size import hint
 from nnc.commands.control import PRINTED
 from nnc.commands.rules import in_place_of
 from nnc.graph import Graph, Node, Symbol, TensorSpec, register_pass
@@ -124,7 +125,7 @@ class Description:
         for symbol, view in islice(self.views.items(), len(number), None):  # known symbols come first
             if view.base is symbol:
                 number[symbol] = len(nbytes)
-                nbytes.append(0 if symbol in free else padded_bytes(symbol.spec))
+                nbytes.append(0 if symbol in free else hint(padded_bytes(symbol.spec)))
             else:
                 number[symbol] = number[view.base]
 

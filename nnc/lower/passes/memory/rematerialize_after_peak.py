@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from nnc.base.options import Options
+from nnc.base.size import hint
 from nnc.device import machine_of
 from nnc.graph import Graph, Node, Symbol, register_pass
 from nnc.graph.passes import Fact
@@ -80,7 +81,7 @@ class Peak:
     def lowered(self) -> Graph | None:
         """Returns the graph that rematerializes values after the peak where that is possible; None where it is not."""
         early, late = self._early(), {base for _, read in self._late() for base in read}
-        wanted = {s for s in early if s in late and s.spec.nbytes * _MINOR >= self.nbytes}
+        wanted = {s for s in early if s in late and hint(s.spec.nbytes) * _MINOR >= self.nbytes}
         outputs = {self.views[s].base for s in self.graph.outputs}
         wanted -= outputs
         kept = {*self.graph.inputs, *self.graph.constants, *outputs, *late.intersection(early)} - wanted
@@ -102,7 +103,7 @@ class Peak:
         """
         early = self._early()
         kept = {*self.graph.inputs, *self.graph.constants, *(self.views[s].base for s in self.graph.outputs)}
-        kept.update(s for s in early if s.spec.nbytes * _MINOR < self.nbytes)
+        kept.update(s for s in early if hint(s.spec.nbytes) * _MINOR < self.nbytes)
         large = set(early) - kept
         late = [(node, large.intersection(read)) for node, read in self._late()]
         for node, read in late:
@@ -126,7 +127,7 @@ class Peak:
         cut = MinCut(2 * len(found))  # each value is a pair: whether it can be recomputed, and whether it is in memory
         for symbol, sources in found.items():
             made, there = 2 * number[symbol], 2 * number[symbol] + 1
-            cut.cost_if(made, there, symbol.spec.nbytes)
+            cut.cost_if(made, there, hint(symbol.spec.nbytes))
             if symbol in wanted:
                 cut.cost_of_first(there, INFINITE)
             if sources is None:
@@ -173,7 +174,9 @@ class Peak:
         while stack:
             output = stack.pop()
             base = self.views[output].base
-            if base in at_hand or (output is not symbol and base.spec.nbytes * _SMALL <= symbol.spec.nbytes):
+            if base in at_hand or (
+                output is not symbol and hint(base.spec.nbytes) * _SMALL <= hint(symbol.spec.nbytes)
+            ):
                 continue
             place = self.writers[output]
             if place in found:

@@ -43,10 +43,14 @@ def fold(graph: Graph, options: Options) -> Graph:
     Example:
         a = full(shape=(2, 3), value=2); b = neg(a)  →  b = broadcast_to(-2.0, shape=(2, 3), axes=())
     """
-    return _Folder().graph(graph)
+    return _Folder(options.sized).graph(graph)
 
 
 class _Folder(OncePerGraph):
+    def __init__(self, sized: bool) -> None:
+        super().__init__()
+        self.sized = sized
+
     def rewrite(self, graph: Graph) -> Graph:
         """`graph` folded; the graph itself where nothing is known."""
         return _Fold(self, graph).result()
@@ -141,6 +145,8 @@ class _Fold(NewGraph):
         size = sum(value.nbytes for value in constants)
         if (node.inputs and not constants) or any(value.dtype == TAPE for value in constants):
             return None
+        if self.folder.sized and not node.inputs and out.spec.ndim:
+            return None  # its size may vary
         if size > LARGEST_OPERANDS or out.spec.nbytes > max(size, LARGEST_RESULT):
             return None
         return _evaluate(node, [self.whole(symbol) for symbol in node.inputs])

@@ -37,7 +37,7 @@ def sized(steps: Sequence[tuple[Step, Any]], others: Sequence[tuple[Step, Any]])
     if [step.command for step, _ in steps] == [step.command for step, _ in others]:
         for (step, kernel), (other, _) in zip(steps, others, strict=True):
             native = kernel.native(replace(step, like=other)) if kernel.native is not None else None
-            if native is not None and native.state is None and not native.packed:  # of no library
+            if native is not None and native.state is None:  # of no library
                 pairs.append((step, kernel.native(step), native))
     return pairs
 
@@ -56,6 +56,9 @@ def results(step: Step, native: Native, address: int) -> list[bytes]:
     draws = np.random.default_rng(3)
     arrays = [array(view, draws) for view in (*step.inputs, *step.outputs)]
     words = [*[x.ctypes.data for x in arrays], *native.numbers]
+    if native.packed:
+        table = (ctypes.c_int64 * len(words))(*native.numbers, *words[: len(arrays)])
+        words = [ctypes.addressof(table)]
     (parameters,) = re.findall(r"define i64 @KERNEL\((.*)\)", native.text)
     assert parameters.count(",") + bool(parameters) == len(words)
     assert ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * len(words))(address)(*words) == 0
@@ -66,7 +69,7 @@ def check(pairs: Sequence[tuple[Step, Native, Native]]) -> None:
     jit = compiler()
     if jit is None:
         pytest.skip("there is no compiler")
-    assert any(native.numbers for _, _, native in pairs)
+    assert any(native.numbers or native.packed for _, _, native in pairs)
     functions = jit.load([native for _, *natives in pairs for native in natives])
     for i, (step, static, native) in enumerate(pairs):
         expected = results(step, static, functions[2 * i].address)
@@ -185,3 +188,20 @@ def test_attention_of_any_size_gives_the_bits_of_attention_of_its_size(name: str
     make = partial(ATTENTIONS[name], draw=drawn)
     others = printed(*make(OTHER))
     check([pair for n in (*SIZES, 130, 250, 1100) for pair in sized(printed(*make(n)), others)])
+
+
+MOVES: dict[str, Callable[..., Any]] = {
+    "turned": lambda n, draw: (lambda x: nnp.transpose(x).copy(), draw(0, n, 70)),
+    "turned rows": lambda n, draw: (lambda x: nnp.transpose(x, (0, 2, 1)).copy(), draw(0, 3, 40, n)),
+    "reversed": lambda n, draw: (lambda x: x[::-1].copy(), draw(0, n, 70)),
+    "a part": lambda n, draw: (lambda x: x[:, 1 : n // 2 + 1].copy(), draw(0, 50, n)),
+    "joined": lambda n, draw: (lambda x, y: nnp.concatenate([x, y, x], 1), draw(0, 20, n), draw(1, 20, 9)),
+    "many joined": lambda n, draw: (lambda *xs: nnp.concatenate(xs), *(draw(i, n, 3) for i in range(40))),
+}
+
+
+@pytest.mark.parametrize("name", MOVES)
+def test_a_move_of_any_size_gives_the_bits_of_a_move_of_its_size(name: str) -> None:
+    make = partial(MOVES[name], draw=drawn)
+    others = printed(*make(OTHER))
+    check([pair for n in (*SIZES, 400) for pair in sized(printed(*make(n)), others)])

@@ -15,6 +15,7 @@ from nnc.commands.pack import Blocks
 from nnc.device import CPU
 from nnc.graph import Command, TensorSpec, kernel
 from nnc.lower.kernels.native import Native
+from nnc.lower.kernels.sized_steps import fixed
 from nnc.lower.plan.stages import Step, row_major
 from nnc.lower.plan.views import restride
 
@@ -38,7 +39,7 @@ def _shown(step: Step, machine: Target, in_order: bool = False) -> Native | None
 def _concatenate(step: Step, machine: Target) -> Native | None:
     out = step.outputs[0]
     if len(step.inputs) > _PRINTED and out.spec.size:
-        many: Native = join_many(step, machine)
+        many: Native = join_many(fixed(step), machine)
         return many
     printer = Printer(step, machine)
     for k, (part, target) in enumerate(joined(step)):
@@ -107,9 +108,9 @@ def _add_view(target: Command) -> None:
 
 
 add_native("reshape", partial(_shown, in_order=True))
-add_native("copy", _shown)
+add_native("copy", _shown, sized=True)
 add_native("reorder", _shown)
 add_native("pack", _pack, _has_no_padding)
 restride.follow(_add_view)
-add_native("concatenate", _concatenate)
+add_native("concatenate", _concatenate, sized=True)
 add_native("pad", _pad)

@@ -127,7 +127,8 @@ def _supports(machine: Target, specs: tuple[TensorSpec, ...], params: Mapping[st
     x, y = specs[:2]
     left, right = View.whole(0, x), View.whole(1, y)
     product = make_product(node.params, left, right, (row_major(node.outputs[0].spec),))
-    return min(product.rows.size, product.columns.size) > machine.products.few_columns
+    few = machine.products.few_columns
+    return product.rows.size > few and product.columns.size > few
 
 
 def print_epilogue(step: Step, machine: Target) -> Native | None:
