@@ -40,6 +40,8 @@ def add_native(
 
     def make(machine: Target) -> Kernel:
         def made(step: Step) -> Native | None:
+            if not sized:
+                return native(step, machine)
             return sized_native((name, machine), step, lambda step: native(step, machine))
 
         return Kernel(
