@@ -17,7 +17,8 @@ import nnc.numpy as nnp
 from nnc import nn
 from nnc.backends.cpu.compiler.jit import compiler
 from nnc.base import dtypes
-from nnc.lower.kernels.native import Native
+from nnc.lower.kernels import native as native_texts
+from nnc.lower.kernels.native import Native, Texts
 from nnc.lower.kernels.sizes import Numbers
 from nnc.lower.plan.stages import Step, View
 from tests.fuzz.programs.sized import SIZES, SizedProgram, rows
@@ -205,3 +206,28 @@ def test_a_move_of_any_size_gives_the_bits_of_a_move_of_its_size(name: str) -> N
     make = partial(MOVES[name], draw=drawn)
     others = printed(*make(OTHER))
     check([pair for n in (*SIZES, 400) for pair in sized(printed(*make(n)), others)])
+
+
+WITHOUT_NUMBERS: dict[str, Callable[..., Any]] = {
+    "sums so far": lambda x: nnp.cumsum(x, axis=0),
+    "sorted": lambda x: nnp.sort(x, axis=0),
+    "places": lambda x: nnp.argmax(x, axis=0),
+    "taken": lambda x: x[nnp.asarray([0, 2, 1])],
+    "padded": lambda x: nnp.pad(x, ((1, 2), (0, 0))),
+    "set": lambda x: x.at[nnp.asarray([0, 2, 1])].add(1.0),
+    "pooled": lambda x: nn.max_pool(x[None, None], (2, 2)),
+    "transformed": lambda x: nnp.abs(nnp.fft.rfft(x, axis=0)),
+    "largest": lambda x: nnp.sort(x.ravel())[-3:],
+    "without rows": lambda x: x[:0] + x[:0],
+}
+
+
+@pytest.mark.parametrize("name", WITHOUT_NUMBERS)
+def test_a_kernel_that_takes_no_numbers_is_printed_for_its_size(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is the one that is printed without another size."""
+    others = printed(WITHOUT_NUMBERS[name], rows(OTHER))
+    for n in (33, 64):
+        steps = printed(WITHOUT_NUMBERS[name], rows(n))
+        monkeypatch.setattr(native_texts, "PRINTED", Texts())  # that knows none of these kernels
+        for _, static, native in sized(steps, others):
+            assert native.numbers or native.text == static.text
