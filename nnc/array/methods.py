@@ -47,11 +47,11 @@ class NamedMethods:
         searchsorted = searching.searchsorted
         sort = searching.sort
         squeeze = manipulation.squeeze
-        std = moments.std
+        std = moments.std  # type: ignore[has-type]  # the two modules know each other
         sum = reductions.sum
         swapaxes = manipulation.swapaxes
         take = searching.take
         tobytes = methods.tobytes
         trace = manipulation.trace
         transpose = methods.transpose
-        var = moments.var
+        var = moments.var  # type: ignore[has-type]

@@ -29,6 +29,7 @@ def within(module: str, name: str) -> Callable[[], Any]:
     return partial(_find, module, name)
 
 
+aligned = later("nnc.lower.plan.align", "aligned")
 binder = later("nnc.run.arguments", "binder")  # loaded after LLVM was started
 # Modules that many programs do without.
 check_schedule = later("nnc.lower.plan.schedule.races", "check_schedule")

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from nnc.base.context import set_context, timed
 from nnc.base.dtypes import TAPE
-from nnc.base.later import later
 from nnc.base.options import Options
 from nnc.base.size import hint
 from nnc.base.target import Target
-from nnc.compiled.device_kinds import check_schedule, frugal, queued_code, rematerializer
+from nnc.compiled.device_kinds import aligned, check_schedule, frugal, queued_code, rematerializer
 from nnc.device import CPU, machine_of, machine_of_device
 from nnc.errors import InternalError
 from nnc.graph import Command, Graph, Kernel, Node, TensorSpec, expect_kernels, find_kernel
@@ -42,7 +41,6 @@ from nnc.run.store.stored import find_place
 if TYPE_CHECKING:
     from nnc.compiled.families import Kin
 
-aligned = later("nnc.lower.plan.align", "aligned")
 ChooseKernel = Callable[[Command, tuple[TensorSpec, ...], Mapping[str, Any], Target], Kernel]
 
 

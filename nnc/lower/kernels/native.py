@@ -81,7 +81,7 @@ class Native:
         return self.text.count("ret i64") != self.text.count("ret i64 0\n")
 
 
-class Printed(Protocol):
+class HasText(Protocol):
     """A kernel that was printed, or more that is known of it."""
 
     @property
@@ -90,7 +90,7 @@ class Printed(Protocol):
         ...
 
 
-NativeT = TypeVar("NativeT", bound="Printed | None")
+NativeT = TypeVar("NativeT", bound="HasText | None")
 
 
 class Texts:
@@ -125,7 +125,7 @@ class Texts:
         return made
 
 
-def _size(native: Printed | None) -> int:
+def _size(native: HasText | None) -> int:
     return _ENTRY + (len(native.text) if native is not None else 0)
 
 
