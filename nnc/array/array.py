@@ -42,7 +42,7 @@ from nnc.errors import (
     user_error,
 )
 from nnc.errors.names import MissingMethod, names_without_missing
-from nnc.errors.tracebacks import api_boundary, cut_traceback, leaving
+from nnc.errors.tracebacks import api_boundary, cut_traceback, leave
 from nnc.graph import Command, TensorSpec, spec_of
 
 if TYPE_CHECKING:
@@ -726,8 +726,14 @@ def asarray(
         made = _make_array(obj, dtype, copy)
         return made if device is None and hasattr(obj, "spec") else _place(made, device)
     except BaseException as error:
-        with leaving(error, asarray, "asarray", (obj, dtype), {}) as shown:
-            raise shown from shown.__cause__
+        other = leave(error, asarray, "asarray", (obj, dtype), {})
+        if other is None:
+            raise
+        try:
+            raise other from None
+        except NncError as worded:
+            cut_traceback(worded)
+            raise
 
 
 def _place(x: Any, device: Any) -> Any:

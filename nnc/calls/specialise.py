@@ -26,7 +26,7 @@ from nnc.base.bounded import BoundedCache
 from nnc.base.context import AT_REST, Context, get_context, observes_commands, where_arguments_are
 from nnc.calls.spelling import spelled
 from nnc.errors import NncError
-from nnc.errors.tracebacks import leaving
+from nnc.errors.tracebacks import cut_traceback, leave
 from nnc.graph.registry import REGISTRY
 from nnc.graph.spec import TensorSpec
 
@@ -156,8 +156,14 @@ def specialised(operands: int) -> Callable[[F], F]:
                     table.keep(key, _specialise(function, args, kwargs, operands))
                 return result
             except BaseException as error:
-                with leaving(error, function, function.__name__, args, kwargs) as shown:
-                    raise shown from shown.__cause__
+                other = leave(error, function, function.__name__, args, kwargs)
+                if other is None:
+                    raise
+                try:
+                    raise other from None
+                except NncError as worded:
+                    cut_traceback(worded)
+                    raise
 
         return cast(F, call)
 

@@ -11,8 +11,8 @@ from typing import Any, TypeVar, cast
 
 from nnc.base.context import LOCATORS, set_context, where_arguments_are
 from nnc.device import check_program, find_device, interpreter_of
-from nnc.errors import ArgumentTypeError, user_error
-from nnc.errors.tracebacks import leaving
+from nnc.errors import ArgumentTypeError, NncError, user_error
+from nnc.errors.tracebacks import cut_traceback, leave
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -158,8 +158,14 @@ def spelled(function: F) -> F:
                     return function(*args, **kwargs)
             return function(*args, **kwargs)
         except BaseException as error:
-            with leaving(error, function, where(args), args, kwargs) as shown:
-                raise shown from shown.__cause__
+            other = leave(error, function, where(args), args, kwargs)
+            if other is None:
+                raise
+            try:
+                raise other from None
+            except NncError as worded:
+                cut_traceback(worded)
+                raise
 
     vars(checked)["is_spelled"] = True
     return cast(F, checked)

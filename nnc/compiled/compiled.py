@@ -30,8 +30,8 @@ from nnc.compiled.retraces import (
 )
 from nnc.compiled.signature import Call, CallPattern, Key, Names, Numbers, Signature, parameter_names
 from nnc.compiled.toolchain import toolchain
-from nnc.errors import TraceError, user_error
-from nnc.errors.tracebacks import api_boundary, leaving
+from nnc.errors import NncError, TraceError, user_error
+from nnc.errors.tracebacks import api_boundary, cut_traceback, leave
 from nnc.run.background import deferring
 from nnc.run.store.stored import prepare
 from nnc.trace.core.flat import call_function, name_of
@@ -162,8 +162,14 @@ class Compiled(Generic[P, R_co]):
                         return executable.run(found.arguments.dynamic)
             return call_function(self.fun, args, kwargs)
         except BaseException as error:
-            with leaving(error, self.fun, name_of(self.fun), args, kwargs) as shown:
-                raise shown from shown.__cause__
+            other = leave(error, self.fun, name_of(self.fun), args, kwargs)
+            if other is None:
+                raise
+            try:
+                raise other from None
+            except NncError as worded:
+                cut_traceback(worded)
+                raise
 
     def find(self, *args: Any, **kwargs: Any) -> tuple[Executable | None, list[Any]]:
         """Returns the program for these arguments, and their dynamic leaves; None in place of the program where the function

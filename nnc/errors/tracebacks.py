@@ -45,41 +45,31 @@ def api_boundary(function: F) -> F:
                     return function(*args, **kwargs)
             return function(*args, **kwargs)
         except BaseException as error:
-            with leaving(error, function, getattr(call, "__name__", "function"), args, kwargs) as shown:
-                raise shown from shown.__cause__
+            other = leave(error, function, getattr(call, "__name__", "function"), args, kwargs)
+            if other is None:
+                raise
+            try:
+                raise other from None
+            except NncError as worded:
+                cut_traceback(worded)
+                raise
 
     return cast(F, call)
 
 
-class leaving:  # noqa: N801  (a block, as those of contextlib)
-    """A block in which a boundary around `function(*args, **kwargs)` raises the error that it caught, without the frames of nnc.
+def leave(
+    error: BaseException, function: Callable[..., Any], name: str, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> NncError | None:
+    """Prepares `error` to leave a boundary around `function(*args, **kwargs)`.
 
-    Its value is the error to raise: another one where the arguments do not fit the function's signature or nnc found no memory.
+    Returns:
+        the error to raise instead, where the arguments do not fit the function's signature or nnc found no memory; else None:
+            the boundary then writes `raise` without an operand, which adds no frame of its own.
     """
-
-    def __init__(
-        self,
-        error: BaseException,
-        function: Callable[..., Any],
-        name: str,
-        args: Sequence[Any],
-        kwargs: Mapping[str, Any],
-    ) -> None:
-        other = arguments_misfit(error, function, name, args, kwargs) or _no_memory(error, name, sys._getframe(2))
-        self._caught, self._shown, self._suppresses = (
-            error,
-            other or error,
-            other is not None or error.__suppress_context__,
-        )
-
-    def __enter__(self) -> BaseException:
-        return self._shown
-
-    def __exit__(self, kind: object, error: BaseException, traceback: TracebackType) -> None:
-        error.__suppress_context__ = self._suppresses
-        if error is self._caught:
-            error.__traceback__ = traceback.tb_next  # raising it again added an entry
+    other = arguments_misfit(error, function, name, args, kwargs) or _no_memory(error, name, sys._getframe(2))
+    if other is None:
         _cut(error, sys._getframe(2))
+    return other
 
 
 def _no_memory(error: BaseException, name: str, caller: FrameType) -> OutOfMemoryError | None:
