@@ -1,7 +1,7 @@
 """Runs nnc as Linux on aarch64 does, under QEMU's user mode, on a machine with another processor.
 
     python -m emulation                         tests about processors, a part of the long tables; an example
-    python -m emulation quick                   a few hundred tests, as CI runs them
+    python -m emulation quick                   some of these tests: two minutes on an idle machine
     python -m emulation pytest [ARGUMENTS]      tests of one's choice
     python -m emulation python [ARGUMENTS]      Python: a program, or -m nnc doctor, or -m nnc.testing.fuzz
 
@@ -23,7 +23,6 @@ CHOSEN = (
     "tests/unit/trace/loops",
 )
 QUICK = (
-    "tests/contract/commands/test_contract.py",
     "tests/unit/backends/cpu/compiler/test_elf.py",
     "tests/unit/backends/cpu/kernels/products",
     "tests/unit/backends/cpu/kernels/sorts",

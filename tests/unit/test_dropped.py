@@ -43,7 +43,7 @@ def dense(i):
 
 def convolved(i):
     x = np.ones((1, 2, 6, 6 + i), np.float32)
-    nnc.compile(lambda x: nnc.nn.conv(x, nnp.ones((8, 2, 3, 3))))(x)
+    nnc.compile(lambda x: nnc.nn.conv(x, nnp.ones((16, 2, 3, 3))))(x)
 
 for function, warm, many in ((dense, 60, 240), (convolved, 5, 35)):
     for i in range(warm):
@@ -194,7 +194,7 @@ from nnc.backends.onednn.primitives import _KNOWN
 
 made = 0
 for size in range(30, 36):
-    nnc.compile(lambda x: nnc.nn.conv(x, nnp.ones((8, 2, 3, 3))))(np.ones((1, 2, 9, size), np.float32))
+    nnc.compile(lambda x: nnc.nn.conv(x, nnp.ones((16, 2, 3, 3))))(np.ones((1, 2, 9, size), np.float32))
     made = max(made, len(_KNOWN))
 for _ in range(600):  # what is written to the cache beside the calls holds programs for a moment
     gc.collect()

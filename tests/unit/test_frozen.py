@@ -32,7 +32,6 @@ CHANGING = {
     "nnc.lower.passes.fusion.grouping": "FusionGroup",
     "nnc.lower.passes.fusion.prefuse": "_UnitNodes",
     "nnc.lower.passes.memory.rematerialize_to_budget": "_Search",
-    "nnc.run.store.cache": "_Room",
     "nnc.run.executor": "_ArrayPlace",
     "nnc.run.native_frame": "_Callbacks",
     "nnc.run.store.stored": "ProgramPlace",

@@ -611,7 +611,7 @@ def _add(target: Command) -> None:
             return {} if layout is None else {1: layout}
 
         def supports(specs: Specs, params: Params) -> bool:
-            is_printed = target is conv and is_narrow(specs[0], specs[1], params, machine.convolutions)
+            is_printed = _forms[target].sought == Y and is_narrow(specs[0], specs[1], params, machine.convolutions)
             return not is_printed and _is_possible(specs[0]) and _is_fast(problem(specs, params))
 
         return Kernel(

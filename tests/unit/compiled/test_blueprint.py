@@ -120,6 +120,6 @@ def test_a_blueprint_does_not_serve_integers_that_it_does_not_expect() -> None:
 
 
 def test_a_function_that_asks_a_library_about_its_sizes_has_a_blueprint_for_these_alone() -> None:
-    known = graphs(lambda x: nn.conv(x[None, None], np.ones((2, 1, 3, 3), np.float32), padding=1), (34, 40))
+    known = graphs(lambda x: nn.conv(x[None, None], np.ones((16, 1, 3, 3), np.float32), padding=1), (34, 40))
     blueprint = Blueprint.of(known[40][0], [known[40][1], known[34][1]], lowered)
     assert blueprint.at(known[40][1]) is not None and blueprint.at(known[34][1]) is None

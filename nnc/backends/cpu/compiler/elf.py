@@ -20,7 +20,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
 from typing import NamedTuple
 
-from nnc.backends.cpu.compiler.relocations import CALL, FORMS, POINTER, ElfForm, UnknownFormError, flush_instructions
+from nnc.backends.cpu.compiler.relocations import FORMS, JUMP, POINTER, ElfForm, UnknownFormError, flush_instructions
 
 _MAGIC = b"\x7fELF\x02\x01\x01"  # 64 bits, the low byte first
 _RELOCATABLE = 1
@@ -257,7 +257,7 @@ def _fill_in(
             target = plan.find(i, symbol) if is_local else addresses[symbol.name] - base
             if relocation.meant == POINTER:
                 target = plan.pointers[symbol.name]
-            elif relocation.meant == CALL and not is_local and not relocation.reaches(here, target + addend):
+            elif relocation.meant == JUMP and not is_local and not relocation.reaches(here, target + addend):
                 target = plan.jumps[symbol.name]
             if not relocation.reaches(here, target + addend):
                 raise UnknownFormError(f"{symbol.name} lies too far away")

@@ -12,7 +12,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import NamedTuple
 
-SYMBOL, POINTER, CALL = "symbol", "pointer", "call"  # the place that is meant: a symbol, its pointer, or a jump to it
+SYMBOL, POINTER, JUMP = "symbol", "pointer", "jump"  # the place that is meant: a symbol, its pointer, or a jump to it
 _WORD, _PAGE = struct.Struct("<I"), 1 << 12  # of instructions of aarch64
 _X86_REACH, _BRANCH_REACH, _PAGES_REACH = 1 << 31, 1 << 27, 1 << 32  # bytes in either direction
 
@@ -25,7 +25,7 @@ class ElfRelocation(NamedTuple):
     """A way to fill an address in.
 
     Attributes:
-        meant: SYMBOL, POINTER or CALL.
+        meant: SYMBOL, POINTER or JUMP.
         write: fills in the way to a target, in the content at an offset; the fourth argument is the address of the memory.
         reach: bytes from the place to the farthest target.
     """
@@ -100,7 +100,7 @@ _X86_64 = ElfForm(
         {  # R_X86_64_64, PC32, PLT32; GOTPCREL, GOTPCRELX, REX_GOTPCRELX
             1: _ADDRESS,
             2: ElfRelocation(SYMBOL, _write_distance, _X86_REACH),
-            4: ElfRelocation(CALL, _write_distance, _X86_REACH),
+            4: ElfRelocation(JUMP, _write_distance, _X86_REACH),
             **dict.fromkeys((9, 41, 42), ElfRelocation(POINTER, _write_distance, _X86_REACH)),
         }
     ),
@@ -113,8 +113,8 @@ _AARCH64 = ElfForm(
             257: _ADDRESS,
             261: ElfRelocation(SYMBOL, _write_distance, _X86_REACH),
             275: ElfRelocation(SYMBOL, _write_pages, _PAGES_REACH),
-            282: ElfRelocation(CALL, _write_branch, _BRANCH_REACH),
-            283: ElfRelocation(CALL, _write_branch, _BRANCH_REACH),
+            282: ElfRelocation(JUMP, _write_branch, _BRANCH_REACH),
+            283: ElfRelocation(JUMP, _write_branch, _BRANCH_REACH),
             311: ElfRelocation(POINTER, _write_pages, _PAGES_REACH),
             312: ElfRelocation(POINTER, partial(_write_low, 8), _ANYWHERE),
             **{  # ADD_ABS_LO12_NC and LDST8, 16, 32, 64, 128_ABS_LO12_NC

@@ -26,7 +26,6 @@ from nnc.backends.printer import Printer, in_blocks, over, over_vectors, times
 from nnc.base import dtypes
 from nnc.base.target import Target
 from nnc.commands.contract import dot
-from nnc.commands.conv import conv
 from nnc.commands.pack import Blocks
 from nnc.commands.windows import is_narrow
 from nnc.device import CPU
@@ -199,6 +198,7 @@ class _ConvolutionForm(NamedTuple):
     tensors: Callable[[Step], _Tensors]
     steps: Callable[[int, int, int], _Steps | None]
     channels: str = ""
+    is_forward: bool = False
 
 
 _forms: Attribute[_ConvolutionForm] = Attribute(
@@ -207,7 +207,11 @@ _forms: Attribute[_ConvolutionForm] = Attribute(
 _forms.set(
     "conv",
     _ConvolutionForm(
-        _forward, partial(_activation_tensors, is_forward=True), lambda s, d, low: _Steps(-low, s, d), "ba"
+        _forward,
+        partial(_activation_tensors, is_forward=True),
+        lambda s, d, low: _Steps(-low, s, d),
+        "ba",
+        is_forward=True,
     ),
 )
 _forms.set(
@@ -504,7 +508,7 @@ def _supports(name: str, machine: Target, specs: tuple[TensorSpec, ...], params:
     lacks.
     """
     if not machine.backends:
-        return name == conv.name and is_narrow(specs[0], specs[1], params, machine.convolutions)
+        return _forms[command(name)].is_forward and is_narrow(specs[0], specs[1], params, machine.convolutions)
     return has_code(specs[0].dtype)
 
 

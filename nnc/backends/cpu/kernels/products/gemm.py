@@ -136,7 +136,7 @@ def shape_of(product: Product, wide: DType, machine: Target, *, finished: bool =
     # Where few rows are no whole tiles, some are computed twice.
     def cost(v: int) -> float:
         rows, doubled = min(table[v], m), 1.0
-        if not is_number(m):
+        if m < max(table.values()):
             count = -(-m // rows)
             rows = -(-m // count)
             doubled = count * rows / m

@@ -27,7 +27,7 @@ from nnc.backends.cpu.threads import pool as pool_module
 from nnc.backends.cpu.threads.pool import Pool, is_supported, pool_text
 from nnc.backends.cpu.threads.team import STANDINS, TEAM_CALLS, TEAM_TEXT
 from nnc.backends.cpu.threads.threads import Openmp
-from nnc.backends.cpu.threads.waiting import SYSTEMS, waiting_of
+from nnc.backends.cpu.threads.waiting import SYSTEMS, WaitingText, waiting_of
 from nnc.base.options import chosen_loader, chosen_wait
 from nnc.base.target import Threads
 from nnc.device.targets.__init__ import X86
@@ -248,8 +248,8 @@ define internal i32 @getrusage(i32 %who, ptr %usage) {{
 
 @pytest.mark.parametrize("loses", [True, False])
 def test_a_worker_that_lost_its_processor_sleeps_at_once(loses: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    def text(threads: Threads, more: str) -> str:
-        patient = pool_text(threads._replace(worker_pauses=1 << 40), more=more)
+    def text(threads: Threads, more: str, waiting: WaitingText) -> str:
+        patient = pool_text(threads._replace(worker_pauses=1 << 40), more=more, waiting=waiting)
         return patient.replace("declare i32 @getrusage(i32, ptr)", COUNTED.format(step=int(loses)))
 
     monkeypatch.setattr(runtime_module, "pool_text", text)
