@@ -10,7 +10,7 @@ import traceback
 
 import nnc.backends.cuda.compiler.compiler as compiler
 import nnc.backends.cuda.libraries.dot as dot
-from nnc.device import known
+from nnc.device import kinds
 from nnc.device.cuda import libraries
 from tests.devices.cuda.cublaslt import FakeCublasLt
 from tests.devices.cuda.machine import Machine
@@ -32,7 +32,7 @@ def install() -> Machine:
     libraries.number_of_gpus = lambda: 1
     compiler.find_linker = lambda: None
     dot.load_library = lambda: library
-    known._DEVICES[machine.name] = machine.device(machine.name)
+    kinds._DEVICES[machine.name] = machine.device(machine.name)
     return machine
 
 
