@@ -7,7 +7,8 @@ so that kernels are joined and share memory.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ import nnc
 import nnc.numpy as nnp
 from nnc import nn
 from nnc.base import dtypes
+from nnc.compiled.object_code import lowered_for, object_options
 from nnc.graph import reference
 
 NDArray = np.ndarray[Any, Any]
@@ -37,11 +39,11 @@ class Case:
     settings: dict[str, Any]
 
     @classmethod
-    def draw(cls, rng: np.random.Generator, dtype: str) -> Case:
-        """A convolution whose windows fit into the padded input."""
+    def draw(cls, rng: np.random.Generator, dtype: str, channels: Sequence[int] = (1, 2, 3, 8, 17)) -> Case:
+        """A convolution whose windows fit into the padded input, to one of so many channels a group."""
         while True:
             axes, groups = int(rng.choice([1, 2, 2, 3])), int(rng.choice([1, 1, 1, 2, 3]))
-            inputs, outputs = int(rng.choice([1, 2, 5, 8, 16])), int(rng.choice([1, 2, 3, 8, 17]))
+            inputs, outputs = int(rng.choice([1, 2, 5, 8, 16])), int(rng.choice(channels))
             spatial = rng.integers(1, (18, 9, 6)[axes - 1], axes, endpoint=True).tolist()
             kernel = rng.integers(1, 3, axes, endpoint=True).tolist()
             stride, dilation = (rng.choice([1, 1, 2, 3], axes).tolist() for _ in range(2))
@@ -52,8 +54,8 @@ class Case:
             if fits:
                 break
         last, kind = bool(rng.random() < 0.6), dtypes.BY_NAME[dtype]
-        batch, channels = int(rng.choice([1, 2])), inputs * groups
-        shape = (batch, *spatial, channels) if last else (batch, channels, *spatial)
+        batch, width = int(rng.choice([1, 2])), inputs * groups
+        shape = (batch, *spatial, width) if last else (batch, width, *spatial)
         x, w = (rng.normal(size=n).astype(kind) for n in (shape, (outputs * groups, inputs, *kernel)))
         settings = {
             "stride": tuple(stride), "padding": tuple(map(tuple, padding)), "dilation": tuple(dilation), "groups": groups,
@@ -70,9 +72,11 @@ class Case:
         return x, w
 
 
-def check(case: Case, function: Callable[..., Any], operands: Sequence[NDArray]) -> None:
+def check(
+    case: Case, function: Callable[..., Any], operands: Sequence[NDArray], compiled: Callable[..., Any] = nnc.compile
+) -> None:
     """The compiled function agrees with the references of its commands."""
-    found = nnc.tree.leaves(nnc.compile(function)(*operands))
+    found = nnc.tree.leaves(compiled(function)(*operands))
     graph = nnc.make_graph(function)(*(nnc.ShapeDtypeStruct(x.shape, x.dtype) for x in operands))
     expected = graph.evaluate(operands, run_reference)
     for x, y in zip(found, expected, strict=True):
@@ -170,3 +174,47 @@ def test_windows_that_lie_wholly_in_the_padding(shapes: Any, dtype: str) -> None
     x, w = (rng.normal(size=shape).astype(dtypes.BY_NAME[dtype]) for shape in (x_shape, w_shape))
     for form in FORMS[:-1]:
         form(Case(x, w, settings), rng)
+
+
+# -- printed convolutions, as in exported programs ---------------------------------------------------------------------
+
+
+FIGURES: dict[str, dict[str, dict[str, int]]] = {  # of the machine for which kernels are printed
+    "as they are": {},
+    "images between zeros": {"convolutions": {"most_boxes": 0}},
+    "short panels": {
+        "products": {"panel_terms": 16, "unpacked_bytes": 0, "packed_rows": 1, "part_volume": 1 << 9, "least_rows": 4}
+    },
+}
+
+
+def printed(function: Callable[..., Any], *, figures: str) -> Callable[..., Any]:
+    """The function compiled without libraries."""
+    options = object_options("native")
+    machine = options.machine
+    assert machine is not None
+    changed = {name: getattr(machine, name)._replace(**values) for name, values in FIGURES[figures].items()}
+    options = options.update(machine=replace(machine, **changed))
+    return lambda *args: lowered_for(function, args, options).compile()(*args)
+
+
+@pytest.mark.parametrize("figures", FIGURES)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_printed_convolutions_agree_with_the_references(dtype: str, figures: str) -> None:
+    """Captured weights are kept in panels; those of arguments are packed in each call, and their gradients are printed."""
+    rng = np.random.default_rng([len(dtype), len(figures)])
+    compiled = partial(printed, figures=figures)
+    for _ in range(CASES):
+        case = Case.draw(rng, dtype, (1, 3, 17, 32, 64))
+
+        def gradient(x: Any, case: Case = case) -> Any:
+            return nnc.grad(lambda x: nnp.sum(nnp.tanh(case.conv(x, case.w))))(x)
+
+        check(case, lambda x, case=case: case.conv(x, case.w), (case.x,), compiled)
+        check(case, gradient, (case.x,), compiled)
+        check(
+            case,
+            nnc.grad(lambda x, w, case=case: nnp.sum(case.conv(x, w) ** 2), argnums=(0, 1)),
+            (case.x, case.w),
+            compiled,
+        )
