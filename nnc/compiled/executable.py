@@ -286,11 +286,6 @@ class Executable:
         return self._program
 
     @property
-    def like(self) -> Program | None:
-        """The program of another size that this one's steps are like, if there is one."""
-        return self._program.like
-
-    @property
     def memory_plan(self) -> MemoryPlan:
         """The address of each tensor, and the bytes that a call takes."""
         return self._program.memory_plan

@@ -356,14 +356,11 @@ class CallPattern(NamedTuple):
         return leaves if self.where is None else [leaves[i] for i in self.where]
 
 
-_LEAF_KEYS: Mapping[type, Callable[[Any], tuple[Any, ...]]] = (
-    MappingProxyType(  # of calls whose leaves are all of one type
-        {
-            Array: attrgetter("__class__", "spec", "weak"),
-            DeviceArray: attrgetter("__class__", "spec", "weak", "memory.device"),
-        }
-    )
-)
+# of calls whose leaves are all of one type
+_LEAF_KEYS: Mapping[type, Callable[[Any], tuple[Any, ...]]] = MappingProxyType({
+    Array: attrgetter("__class__", "spec", "weak"),
+    DeviceArray: attrgetter("__class__", "spec", "weak", "memory.device"),
+})  # fmt: skip
 
 
 def _convert(leaves: list[Any], places: Sequence[int]) -> bool:

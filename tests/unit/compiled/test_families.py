@@ -126,7 +126,7 @@ def test_the_environment_switches_families_off(monkeypatch: pytest.MonkeyPatch) 
     double = nnc.compile(lambda x: x * 2)
     for n in (8, 9, 10):
         double(rows(n))
-    assert double._last.like is None
+    assert double._last.program.like is None
 
 
 def test_captured_arrays_may_change_size() -> None:

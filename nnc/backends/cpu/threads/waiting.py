@@ -17,11 +17,8 @@ from typing import NamedTuple
 
 from nnc.base.options import chosen_wait
 
-CONDITIONS = (
-    "called",
-    "finished",
-    "met",
-)  # workers wait for work, a caller for workers, and members of a team for each other
+# workers wait for work, a caller for workers, and members of a team for each other
+CONDITIONS = ("called", "finished", "met")
 
 
 class WaitingText(NamedTuple):

@@ -37,9 +37,8 @@ from nnc.lower.kernels.native import Native, Remembered
 from nnc.lower.plan.stages import Step, Strides, View, row_major
 
 Windows = tuple[int, int, int]  # stride, dilation, and padding before the first element
-PlaceRule = Callable[
-    [Any, Any, Windows], Any
-]  # (positions, terms, windows) -> positions in the left operand, < 0: none
+# (positions, terms, windows) -> positions in the left operand, < 0: none
+PlaceRule = Callable[[Any, Any, Windows], Any]
 _PLACES_AT_ONCE = 1 << 20
 
 
