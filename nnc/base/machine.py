@@ -11,11 +11,13 @@ import math
 import os
 import platform
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
+
+AmountT = TypeVar("AmountT", int, float)
 
 VECTOR_UNITS = ("avx2", "fma", "avx512f", "avx512_bf16", "amx_bf16", "asimd", "sve")
 _V3 = ("avx2", "fma")
@@ -149,10 +151,13 @@ def processor_share(root: Path = Path("/")) -> float | None:
     Args:
         root: the root of the file system.
     """
-    found = [
-        share for group, version in control_groups("cpu", root) if (share := _share_in(group, version)) is not None
-    ]
-    return min(found, default=None)
+    return _least("cpu", root, _share_in)
+
+
+def _least(controller: str, root: Path, allowed: Callable[[Path, int], AmountT | None]) -> AmountT | None:
+    """Returns the least amount that a control group of this process allows; None: no limit."""
+    amounts = (allowed(group, version) for group, version in control_groups(controller, root))
+    return min((amount for amount in amounts if amount is not None), default=None)
 
 
 def _share_in(group: Path, version: int) -> float | None:
@@ -201,10 +206,7 @@ def memory_left(root: Path = Path("/")) -> int | None:
     Args:
         root: the root of the file system.
     """
-    found = [
-        left for group, version in control_groups("memory", root) if (left := _left_in(group, version)) is not None
-    ]
-    return min(found, default=None)
+    return _least("memory", root, _left_in)
 
 
 def _left_in(group: Path, version: int) -> int | None:
