@@ -36,8 +36,8 @@ class Kernel:
             kernels without one are called through Python.
         layouts: (specs, params, once) -> the blocked layouts into which it would bring inputs that may come packed
             (nnc.commands.pack), by their positions; `once` says that this costs nothing, since it is done once for many runs.
-        lanes: (specs, params) -> how many channels of the result its vectors hold, so that fewer leave lanes idle; 0 where
-            vectors hold something else.
+        lanes: (specs, params) -> how many channels of the result take the time of one vector of them at most, since so many lie
+            in one; 0 where the time is no matter of channels.
         in_place: whether an output may lie where an operand of its epilogue does.
         expect: announces that the kernel may be asked for, so that its libraries can be loaded meanwhile.
         queue: (step, device, precision) -> the function that queues a step on a device with memory of its own, by a library for
