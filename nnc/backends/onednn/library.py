@@ -136,6 +136,11 @@ def library() -> Library | None:
     path = _find()
     if path is None:
         return None
+    with fork_waits():  # it has locks of its own, held while it is loaded and first called
+        return _load(path)
+
+
+def _load(path: str) -> Library | None:
     try:
         functions = ctypes.CDLL(path)
         for name, arguments in _SIGNATURES.items():

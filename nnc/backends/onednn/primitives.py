@@ -92,6 +92,8 @@ class _WantedPrimitives:
     def make(self) -> None:
         """Makes them, or waits for the thread that does."""
         with fork_waits(), self._making:  # the library has locks of its own
+            if not self._primitives:
+                return  # another thread made them
             rows = np.zeros((len(self._primitives), _ROW), np.int64)
             rows[:, 0] = [primitive.desc.handle for primitive in self._primitives]
             _, create_all = _loop()

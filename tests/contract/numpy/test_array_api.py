@@ -111,6 +111,8 @@ def test_a_function_of_one_array_has_the_standards_dtypes_and_special_values(nam
         for part in (x, x[:0], x[1:2].reshape(()), x[::-2]):
             want = strictly(getattr(xs, name), part)
             if want is not None:
+                if name == "square" and part.dtype.kind == "c":
+                    want.real += 0  # a zero there has the sign of x * x, of NumPy's only on some processors
                 check(getattr(nnp, name)(part), want)
                 tried += 1
     assert tried >= 4

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nnc.backends.cpu.threads.pool import Pool, is_supported
-from nnc.base.fork import new_lock, reset_after_fork
+from nnc.base.fork import fork_waits, new_lock, reset_after_fork
 from nnc.base.machine import ABSENT, allowed_threads, read_text, usable_threads
 from nnc.base.options import Options, variable_set
 from nnc.calls.spelling import spelled
@@ -211,7 +211,7 @@ def find_openmp(name: str = LIBRARY, maps: Path = MAPS) -> Openmp:
     would have two pools of threads.
     """
     try:
-        with variable_set(*_SPINS, unless=[_WAIT_POLICY]):
+        with fork_waits(), variable_set(*_SPINS, unless=[_WAIT_POLICY]):
             return Openmp(ctypes.CDLL(name), name)
     except OSError as error:
         reason = str(error)

@@ -102,8 +102,8 @@ def complex_product(x: Complex, y: Complex) -> Complex:
 
 
 def complex_square(x: Complex) -> Complex:
-    """x², whose real part is a product: squares of the parts may overflow where their difference does not."""
-    return Complex((x.real - x.imag) * (x.real + x.imag), x.real * (x.imag + x.imag))
+    """x², whose real part is a product: squares of the parts may overflow where their difference does not. Its 0 has no sign."""
+    return Complex((x.real - x.imag) * (x.real + x.imag) + 0, x.real * (x.imag + x.imag))
 
 
 def complex_reciprocal(x: Complex) -> Complex:
