@@ -79,7 +79,7 @@ class LoadedFunction:
         arrays = []
         for leaf, spec in zip(leaves, wanted, strict=True):
             dtype = dtypes.as_dtype(spec.dtype) if dtypes.is_scalar(leaf) else None
-            array = np.require(np.asarray(leaf), dtype, "CA")
+            array = np.require(np.asarray(leaf, dtype), requirements=("C", "A"))
             if array.shape != spec.shape or array.dtype != dtypes.as_dtype(spec.dtype):
                 operands = {spec.path: f"{array.dtype}{list(array.shape)}"}
                 problem = f"{spec.path} must be {spec.dtype}{list(spec.shape)}."
