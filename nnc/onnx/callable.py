@@ -349,11 +349,13 @@ def _result(named: Named) -> Any:
     """Returns an output as one that a compiled function may return.
 
     Raises:
-        ValueNeeded: it is none, such as a string; then the nodes run one by one.
+        ValueNeeded: it is none, such as a string; then the model runs in parts.
     """
     value = named.value
     if isinstance(value, list):
         return [_result(Named(part, named.inputs)) for part in value]
+    if isinstance(value, dict):
+        raise ValueNeeded(value, "a map")
     if isinstance(value, np.ndarray) and not nnc_has(value.dtype):
         raise ValueNeeded(value, f"an output of {value.dtype}")
     return nnc.asarray(value) if isinstance(value, np.ndarray) else value
@@ -367,6 +369,8 @@ def _is_host(value: Any) -> bool:
 def _key(value: Any) -> Any:
     if isinstance(value, list):
         return tuple(map(_key, value))
+    if isinstance(value, dict):
+        return tuple((name, type(number), number) for name, number in value.items())
     if isinstance(value, np.ndarray):
         content = tuple(value.ravel().tolist()) if value.dtype == object else value.tobytes()
         return value.shape, value.dtype.name, content

@@ -310,8 +310,8 @@ def _nbytes(value: Any) -> int:
 
 
 def _is_host(value: Any) -> bool:
-    """Whether a value is none that a trace can hold: a sequence, strings, elements of a few bits."""
-    return isinstance(value, list) or (value is not None and not nnc_has(value.dtype))
+    """Whether a value is none that a trace can hold: a sequence, a map, strings, elements of a few bits."""
+    return isinstance(value, (list, dict)) or (value is not None and not nnc_has(value.dtype))
 
 
 def _array(value: Any) -> Any:
