@@ -78,7 +78,8 @@ class _Row:
 
 class Lockstep:
     """The named axes around the code that runs, by its thread; a row that takes longer than `patience` seconds of
-    processor time is given up."""
+    processor time is given up.
+    """
 
     def __init__(self, patience: float = 30.0) -> None:
         self.patience = patience
