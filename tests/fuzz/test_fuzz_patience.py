@@ -1,4 +1,4 @@
-"""The fuzzer's limits of time count what the watched code itself has used."""
+"""The fuzzer's limits of time count the processor time of the watched code."""
 
 from __future__ import annotations
 
