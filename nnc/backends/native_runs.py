@@ -45,16 +45,23 @@ def run_native(native: Callable[[Step], Native | None], command_name: str) -> Ru
         if found is None:
             if len(runs) >= _RUNS_KEPT:
                 runs.clear()
-            found = runs[id(params), layouts] = _make_run(native, command_name, inputs, outputs, params), params
+            found = runs[id(params), layouts] = _make_run(native, command_name, inputs, outputs, params, run), params
         found[0](inputs, outputs, params)
 
     return run
 
 
 def _make_run(
-    native: Callable[[Step], Native | None], command_name: str, inputs: Arrays, outputs: Arrays, params: Params
+    native: Callable[[Step], Native | None],
+    command_name: str,
+    inputs: Arrays,
+    outputs: Arrays,
+    params: Params,
+    again: Run,
 ) -> Run:
-    """Makes the function that runs a command on arrays of these shapes and strides."""
+    """Makes the function that runs a command on arrays of these shapes and strides. Where elements of some lie at addresses that
+    are no multiples of their size, `again` runs it on copies.
+    """
     wanted = command(command_name)
     step = Step(wanted, tuple(map(_view, inputs)), tuple(map(_view, outputs)), params)
     # Tapes hold Python's objects, whose references compiled code does not count.
@@ -75,15 +82,23 @@ def _make_run(
 
     def run(inputs: Arrays, outputs: Arrays, params: Params) -> None:
         state = 0 if states is None else states.address()
-        if call(function.address, state, *inputs, *outputs, *numbers):
+        if not call(function.address, state, *inputs, *outputs, *numbers):
+            return
+        if all(x.flags.aligned for x in (*inputs, *outputs)):
             reference[wanted](*inputs, **params)
             raise InternalError(f"{command_name}: the native kernel refused operands that the reference takes")
+        results = [x.copy() for x in outputs]
+        again([x.copy() for x in inputs], results, params)
+        for output, result in zip(outputs, results, strict=True):
+            np.copyto(output, result)
 
     return run
 
 
 def _call_packed(arrays: int, address: int, state: int, *operands: Any) -> int:
-    """Calls a kernel that takes a table; `operands` are so many arrays, then numbers."""
+    """Calls a kernel that takes a table; `operands` are so many arrays, then numbers. Returns its status, 1 as `Jit.caller`."""
+    if not all(array.flags.aligned for array in operands[:arrays]):
+        return 1
     words = [*operands[arrays:], *(array.ctypes.data for array in operands[:arrays])]
     return int(_PACKED(address)((ctypes.c_int64 * len(words))(*words)))
 

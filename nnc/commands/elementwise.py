@@ -271,7 +271,7 @@ square: Command = elementwise(
 
 
 def _complex_square(x: Any) -> Any:
-    """Squares complex numbers. The real part is a product, so that it does not overflow where the parts are alike; 0 has no sign."""
+    """Squares complex numbers. The real part is a product, which does not overflow where the parts are alike. 0 has no sign."""
     out = np.empty_like(x)
     out.real[...] = (x.real - x.imag) * (x.real + x.imag) + 0
     out.imag[...] = x.real * (x.imag + x.imag)

@@ -78,10 +78,8 @@ class LoadedFunction:
             raise user_error(ArgumentError, self.exported.name, problem, fix="pass one array for each input.")
         arrays = []
         for leaf, spec in zip(leaves, wanted, strict=True):
-            array = np.ascontiguousarray(
-                np.asarray(leaf), dtypes.as_dtype(spec.dtype) if dtypes.is_scalar(leaf) else None
-            )
-            array = array.reshape(np.shape(leaf))  # NumPy makes an axis of a number
+            dtype = dtypes.as_dtype(spec.dtype) if dtypes.is_scalar(leaf) else None
+            array = np.require(np.asarray(leaf, dtype), requirements=("C", "A"))
             if array.shape != spec.shape or array.dtype != dtypes.as_dtype(spec.dtype):
                 operands = {spec.path: f"{array.dtype}{list(array.shape)}"}
                 problem = f"{spec.path} must be {spec.dtype}{list(spec.shape)}."

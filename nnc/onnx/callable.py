@@ -13,6 +13,7 @@ import nnc
 from nnc.array.array import Array
 from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError, TraceError, user_error
 from nnc.onnx.model import WHERE, Model, ModelGraph, Node, Value, damaged, needed, read_model
+from nnc.onnx.parts import Parts, as_array
 from nnc.onnx.run import Named, OwnWeights, Runner, Values, has_definition
 from nnc.onnx.values import InputsNeeded, ValueNeeded, is_known, nnc_has
 from nnc.trace.core.tracer import Tracer
@@ -35,7 +36,7 @@ def load(
     """Reads a model in the ONNX format and returns it as a pure function: `f({"x": x})` gives the list of its outputs.
 
     The function compiles as a whole at its first call, and again for other shapes. Where a shape depends on the values of a small
-    input, such as a number of steps, it compiles for each value, up to 16; where one depends on the data, the nodes run one by one.
+    input, such as a number of steps, it compiles for each value, up to 16; where one depends on the data, it compiles in parts.
     `f.explain()` tells which. It differentiates, maps and compiles within other functions as those that are written in Python.
 
     Args:
@@ -89,9 +90,10 @@ class OnnxFunction:
         self._model = model
         self._tracer = _ModelTracer(model, self.graph, self._defaults)
         self._programs: dict[Any, Any] = {}  # compiled functions, by the values of the inputs that are fixed in them
-        self._fixed: dict[Any, frozenset[str] | None] = {}  # by the specs of a call; None: the nodes run one by one
+        self._fixed: dict[Any, frozenset[str] | None] = {}  # by the specs of a call; None: it runs in parts
         self._usual: dict[Any, tuple[frozenset[str], Any]] = {}  # how calls of arrays of these specs ran
         self._reasons: dict[str, None] = {}
+        self._parts = Parts(model, self._tracer.own, self.graph, self._note)
 
     def __call__(self, feeds: Feeds) -> list[Any]:
         """Returns the outputs for a dict of inputs by name."""
@@ -141,9 +143,9 @@ class OnnxFunction:
             if (specs := _specs(feeds)) is not None and len(self._usual) < MOST_USUAL:
                 self._usual[specs] = fixed, sorted(fixed)
             return list(found)
-        self._note(f"node by node: {_call_text(given)}")
+        self._note(f"in parts: {_call_text(given)}")
         try:
-            return [named.value for named in self._tracer.run(params, given, hosts)]
+            return [as_array(named.value) for named in self._parts.run(self._tracer.values(params, given, hosts))]
         except InputsNeeded as request:  # nodes that run one by one know all values but those that are missing
             problem = f"{request.node.title} cannot run: {request.what} is missing."
             raise damaged(problem) from None
@@ -186,7 +188,7 @@ class OnnxFunction:
     def _more_fixed(
         self, request: InputsNeeded, given: Mapping[str, Any], fixed: frozenset[str]
     ) -> frozenset[str] | None:
-        """Returns the inputs to fix so that a node gets its numbers; None where the nodes have to run one by one."""
+        """Returns the inputs to fix so that a node gets its numbers; None where the model has to run in parts."""
         wanted = request.inputs - fixed
         names = ", ".join(map(repr, sorted(request.inputs)))
         self._note(f"{request.what} in {request.node.title} depends on the values of {names or 'no input'}")
@@ -234,10 +236,10 @@ class _ModelTracer:
     """
 
     def __init__(self, model: Model, graph: ModelGraph, defaults: frozenset[str]) -> None:
-        self._model, self._graph, self._defaults, self._own = model, graph, defaults, OwnWeights()
+        self._model, self._graph, self._defaults, self.own = model, graph, defaults, OwnWeights()
 
-    def run(self, params: Mapping[str, Any], given: Mapping[str, Any], fixed: frozenset[str]) -> list[Named]:
-        """Returns the outputs; the values of inputs that are `fixed` are known."""
+    def values(self, params: Mapping[str, Any], given: Mapping[str, Any], fixed: frozenset[str]) -> Values:
+        """Returns weights and inputs by name; those of inputs that are `fixed` are known."""
         values: Values = {name: Named(value, frozenset((name,))) for name, value in params.items()}
         for value in self._graph.inputs:
             if value.name in given:
@@ -245,7 +247,11 @@ class _ModelTracer:
                 values[value.name] = Named(given[value.name], frozenset() if known else frozenset((value.name,)))
             elif value.name not in self._defaults:
                 values[value.name] = Named(None, frozenset())
-        return Runner(self._model, self._own).graph(self._graph, values)
+        return values
+
+    def run(self, params: Mapping[str, Any], given: Mapping[str, Any], fixed: frozenset[str]) -> list[Named]:
+        """Returns the outputs; the values of inputs that are `fixed` are known."""
+        return Runner(self._model, self.own).graph(self._graph, self.values(params, given, fixed))
 
 
 class _WithFixed:
@@ -343,11 +349,13 @@ def _result(named: Named) -> Any:
     """Returns an output as one that a compiled function may return.
 
     Raises:
-        ValueNeeded: it is none, such as a string; then the nodes run one by one.
+        ValueNeeded: it is none, such as a string; then the model runs in parts.
     """
     value = named.value
     if isinstance(value, list):
         return [_result(Named(part, named.inputs)) for part in value]
+    if isinstance(value, dict):
+        raise ValueNeeded(value, "a map")
     if isinstance(value, np.ndarray) and not nnc_has(value.dtype):
         raise ValueNeeded(value, f"an output of {value.dtype}")
     return nnc.asarray(value) if isinstance(value, np.ndarray) else value
@@ -361,6 +369,8 @@ def _is_host(value: Any) -> bool:
 def _key(value: Any) -> Any:
     if isinstance(value, list):
         return tuple(map(_key, value))
+    if isinstance(value, dict):
+        return tuple((name, type(number), number) for name, number in value.items())
     if isinstance(value, np.ndarray):
         content = tuple(value.ravel().tolist()) if value.dtype == object else value.tobytes()
         return value.shape, value.dtype.name, content

@@ -54,6 +54,7 @@ class Body:
 
     def __init__(self, runner: Runner, graph: ModelGraph, around: Values) -> None:
         self.graph = graph
+        self.is_on_host = runner.is_host
         self._runner, self._around = runner, around
 
     def __call__(self, *inputs: Any) -> list[Any]:
@@ -97,6 +98,8 @@ def _forget(copies: dict[int, Any], key: int, value: weakref.ref[Any]) -> None:
 
 class Runner:
     """Runs graphs of one model once."""
+
+    is_host = False  # whether it runs nodes that a trace has left because they need numbers
 
     def __init__(self, model: Model, own: OwnWeights, outer: Runner | None = None) -> None:
         self._model, self._own = model, own
@@ -307,8 +310,8 @@ def _nbytes(value: Any) -> int:
 
 
 def _is_host(value: Any) -> bool:
-    """Whether a value is none that a trace can hold: a sequence, strings, elements of a few bits."""
-    return isinstance(value, list) or (value is not None and not nnc_has(value.dtype))
+    """Whether a value is none that a trace can hold: a sequence, a map, strings, elements of a few bits."""
+    return isinstance(value, (list, dict)) or (value is not None and not nnc_has(value.dtype))
 
 
 def _array(value: Any) -> Any:

@@ -1,6 +1,6 @@
 """Values of a model while it runs: known ones are NumPy arrays, the others arrays or tracers of nnc.
 
-A sequence is a list of values, an optional value without content None, a string tensor a NumPy array of objects.
+A sequence is a list of values, a map a dict, an optional value without content None, a string tensor a NumPy array of objects.
 """
 
 from __future__ import annotations
@@ -38,8 +38,12 @@ class InputsNeeded(Exception):  # noqa: N818  (a request to the caller)
 
 
 def is_known(value: Any) -> bool:
-    """Tells whether the value is known: a NumPy array, nothing, or a sequence of known values."""
-    return value is None or isinstance(value, np.ndarray) or (isinstance(value, list) and all(map(is_known, value)))
+    """Tells whether the value is known: a NumPy array, a map, nothing, or a sequence of known values."""
+    return (
+        value is None
+        or isinstance(value, (np.ndarray, dict))
+        or (isinstance(value, list) and all(map(is_known, value)))
+    )
 
 
 def known(value: Any, what: str) -> np.ndarray[Any, Any]:
@@ -58,7 +62,7 @@ def as_known(value: Any) -> Any:
     """Returns the result of an operator on known values as a known value, in rows, as programs read constants."""
     if isinstance(value, list):
         return [as_known(part) for part in value]
-    return None if value is None else np.asarray(value, order="C")
+    return value if value is None or isinstance(value, dict) else np.asarray(value, order="C")
 
 
 def nnc_has(dtype: Any) -> bool:

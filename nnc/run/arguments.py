@@ -24,8 +24,8 @@ from nnc.lower.plan.stages import NDArray
 _HEAD = object.__basicsize__  # bytes of the reference count and the type, with which each object begins
 TYPE = _HEAD - 8
 _SIZE, _ITEMS = _HEAD, _HEAD + 8  # of a list
-_DATA, _NDIM, _SHAPE, _DTYPE, _FLAGS = (_HEAD + at for at in (0, 8, 16, 40, 48))  # of an array
-_CONTIGUOUS, _ALIGNED, _WRITEABLE = 0x1, 0x100, 0x400
+DATA, _NDIM, _SHAPE, _DTYPE, FLAGS = (_HEAD + at for at in (0, 8, 16, 40, 48))  # of an array
+_CONTIGUOUS, ALIGNED, _WRITEABLE = 0x1, 0x100, 0x400
 _LANES = 8
 _COUNTS, _ROW = 4, 4  # words at the start of a table, and of a row before the shape
 
@@ -92,19 +92,19 @@ class FrameLayout:
 @cache
 def is_layout_known() -> bool:
     """Whether lists and arrays lie in memory as this file reads them; where they do not, programs run step by step from Python."""
-    if ctypes.sizeof(ctypes.c_void_p) != 8 or np.ndarray.__basicsize__ < _FLAGS + 4 or list.__basicsize__ < _ITEMS + 8:
+    if ctypes.sizeof(ctypes.c_void_p) != 8 or np.ndarray.__basicsize__ < FLAGS + 4 or list.__basicsize__ < _ITEMS + 8:
         return False
     x = np.zeros((3, 5), np.float32)[1:, ::2]
     x.flags.writeable = False
-    flags = _ALIGNED * x.flags.aligned + _CONTIGUOUS * x.flags.c_contiguous + _WRITEABLE * x.flags.writeable
+    flags = ALIGNED * x.flags.aligned + _CONTIGUOUS * x.flags.c_contiguous + _WRITEABLE * x.flags.writeable
     listed = [x, None]
     return (
         _read(id(x) + TYPE) == id(np.ndarray)
-        and _read(id(x) + _DATA) == x.ctypes.data
+        and _read(id(x) + DATA) == x.ctypes.data
         and ctypes.c_int32.from_address(id(x) + _NDIM).value == 2
         and tuple((ctypes.c_int64 * 2).from_address(_read(id(x) + _SHAPE))) == x.shape
         and _read(id(x) + _DTYPE) == id(x.dtype)
-        and ctypes.c_int32.from_address(id(x) + _FLAGS).value & (_ALIGNED | _CONTIGUOUS | _WRITEABLE) == flags
+        and ctypes.c_int32.from_address(id(x) + FLAGS).value & (ALIGNED | _CONTIGUOUS | _WRITEABLE) == flags
         and _read(id(listed) + _SIZE) == 2
         and _read(_read(id(listed) + _ITEMS)) == id(x)
     )
@@ -133,7 +133,7 @@ def make_table(inputs: Sequence[TensorSpec], made: int, donated: Sequence[int]) 
     words = [len(inputs), made, id(np.ndarray), len(donated), *donated]
     written = frozenset(donated)
     for i, spec in enumerate(inputs):
-        flags = _CONTIGUOUS | _ALIGNED | (_WRITEABLE if i in written else 0)
+        flags = _CONTIGUOUS | ALIGNED | (_WRITEABLE if i in written else 0)
         words += [id(_own_dtype(spec.dtype)), flags, spec.ndim, spec.nbytes, *spec.shape]
     return (ctypes.c_int64 * len(words))(*words)
 
@@ -166,19 +166,19 @@ def binder() -> Native:
         axes = word(code, at, 2)
         expect(code, word(code, x, TYPE // 8), kind, refuse)
         expect(code, word(code, x, _DTYPE // 8), word(code, at, 0), refuse)
-        expect(code, code.and_(_half(code, x, _FLAGS), flags), flags, refuse)
+        expect(code, code.and_(_half(code, x, FLAGS), flags), flags, refuse)
         expect(code, _half(code, x, _NDIM), axes, refuse)
         shape = pointer(code, word(code, x, _SHAPE // 8))
         expected = code.offset(at, 8 * _ROW)
         with code.loop(0, axes) as axis:
             expect(code, element(code, shape, axis), element(code, expected, axis), refuse)
-        start = word(code, x, _DATA // 8)
+        start = word(code, x, DATA // 8)
         code.store(word_at(code, starts, i), start)
         code.store(word_at(code, ends, i), code.add(start, word(code, at, 3)))
         code.write(row, code.add(code.add(code.read(row), axes), code.integer(_ROW)))
     made_items = items_of(code, pointer(code, made))
     with code.loop(0, results) as i:
-        result = word(code, pointer(code, element(code, made_items, i)), _DATA // 8)
+        result = word(code, pointer(code, element(code, made_items, i)), DATA // 8)
         code.store(word_at(code, outputs, i), result)
     with code.loop(0, donated) as k:
         i = element(code, code.offset("%table", 8 * _COUNTS), k)

@@ -86,7 +86,7 @@ def bind_buffers(
     return Bound(
         name=graph.name,
         inputs=graph.input_specs,
-        constants=tuple(np.ascontiguousarray(values[s]).reshape(s.spec.shape) for s in constants),
+        constants=tuple(np.require(values[s], requirements=("C", "A")) for s in constants),
         buffers=tuple(buffers),
         steps=steps,
         outputs=tuple(placed),

@@ -44,7 +44,8 @@ def loop(node: Node, count: Any, condition: Any, *state: Any) -> Any:
     carried = len(state)
     stacked = len(body.graph.outputs) - 1 - carried
     found = None
-    if not all(map(is_known, state)) or not (is_known(count) and is_known(condition)):
+    are_known = all(map(is_known, state)) and is_known(count) and is_known(condition)
+    if not (are_known or body.is_on_host):
         found = _traced_loop(body, count, condition, state, stacked)
     return found if found is not None else _unrolled(body, count, condition, state, stacked)
 

@@ -2,6 +2,7 @@
 
 from nnc.onnx.operators import (  # noqa: F401  (they register their operators)
     activation,
+    attention,
     classical,
     control,
     conv,
@@ -10,6 +11,7 @@ from nnc.onnx.operators import (  # noqa: F401  (they register their operators)
     image,
     index,
     learning,
+    maps,
     norm,
     pool,
     products,

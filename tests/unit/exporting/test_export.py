@@ -15,6 +15,7 @@ import pytest
 import nnc
 import nnc.numpy as nnp
 from nnc import nn
+from nnc.exporting import loading
 from tests.unit.exporting.harness import build, check, in_python, run, unresolved
 from tests.unit.exporting.programs import PROGRAMS, draw, while_gradient
 
@@ -199,3 +200,17 @@ def test_a_compiled_function_keeps_its_static_arguments_and_options(tmp_path: Pa
     flushing = nnc.compile(power.fun, static_argnums=1, flush_denormals=True)
     nnc.export(flushing, x, 1, path=tmp_path / "flushed")
     assert nnc.load_exported(tmp_path / "flushed")(x).tolist() == [1.0, 0.0]
+
+
+def test_an_export_gets_elements_at_multiples_of_their_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given, found = list[Any](), loading._pointers
+
+    def pointers(arrays: list[Any]) -> Any:
+        given.extend(arrays)
+        return found(arrays)
+
+    nnc.export(nnp.negative, np.ones(3), path=tmp_path / "neg")
+    monkeypatch.setattr(loading, "_pointers", pointers)
+    displaced = np.frombuffer(b"." + np.arange(3.0).tobytes(), np.float64, offset=1)
+    assert nnc.load_exported(tmp_path / "neg")(displaced).tolist() == [0, -1, -2]
+    assert [array.flags.aligned for array in given] == [True, True]

@@ -36,9 +36,10 @@ def model(
     weights: Mapping[str, Any] | None = None,
     *,
     opset: int = 18,
+    ml: int = 3,
     **more: Any,
 ) -> bytes:
-    imports = [helper.make_opsetid("", opset), helper.make_opsetid("my", 1)]
+    imports = [helper.make_opsetid("", opset), helper.make_opsetid("my", 1), helper.make_opsetid("ai.onnx.ml", ml)]
     made = helper.make_model(graph(nodes, inputs, outputs, weights), opset_imports=imports, **more)
     return bytes(made.SerializeToString())
 

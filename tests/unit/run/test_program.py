@@ -149,6 +149,15 @@ def test_kernels_get_strided_arguments_in_row_major_order(compile_graph: Compile
     assert strides == [(8, 4)]
 
 
+def test_kernels_get_constants_at_multiples_of_the_size_of_elements(compile_graph: Compile) -> None:
+    b = GraphBuilder()
+    two = b.constant(np.frombuffer(b"." + np.full(3, 2.0).tobytes(), np.float64, offset=1))
+    assert not b.build(two).constants[two].flags.aligned
+    program = compile_graph(b.build(b.add("mul", b.input((3,), "float64"), two)))
+    assert [constant.flags.aligned for constant in program.bound.constants] == [True]
+    assert program.run([np.arange(3.0)])[0].tolist() == [0, 2, 4]
+
+
 def test_a_program_holds_no_argument_and_no_result_after_a_call(compile_graph: Compile) -> None:
     program = compile_graph(network())
     inputs = [ramp(4, 3), ramp(5, 3), ramp(5, 5)]

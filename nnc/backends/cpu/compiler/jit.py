@@ -23,6 +23,7 @@ from nnc.base.fork import new_lock
 from nnc.base.later import later
 from nnc.base.options import Options, chosen_cpu
 from nnc.lower.kernels.native import Native
+from nnc.run.arguments import ALIGNED, DATA, FLAGS
 
 if TYPE_CHECKING:
     from nnc.backends.cpu.compiler.prefetch import Prefetcher
@@ -172,7 +173,8 @@ class Jit:
         return found
 
     def caller(self, arrays: int, stateful: bool, numbers: int) -> Callable[..., int]:
-        """Calls kernels on NumPy arrays: `call(address, state's address or 0, *arrays, *numbers)` gives the status.
+        """Calls kernels on NumPy arrays: `call(address, state's address or 0, *arrays, *numbers)` gives the status. It is 1 where
+        an array's elements lie at addresses that are no multiples of their size.
 
         Compiled code reads where an array's elements lie out of the array object, which costs ten times less than asking for it.
         """
@@ -197,20 +199,28 @@ def recipe_of_program(program: str) -> Recipe:
 
 def _caller_text(arrays: int, stateful: bool, numbers: int) -> str:
     """Returns a function that takes a kernel, its state, NumPy array objects and numbers, and calls the kernel on the arrays'
-    elements.
+    elements. Libraries move elements to the next multiple of a vector's size one by one, and fault where there is none.
     """
     objects, sizes = [f"%array{i}" for i in range(arrays)], [f"i64 %number{i}" for i in range(numbers)]
     parameters = ["ptr %kernel", "ptr %state", *(f"ptr {name}" for name in objects), *sizes]
     given = [*(f"ptr %data{i}" for i in range(arrays)), *(["ptr %state"] if stateful else []), *sizes]
-    reads = [  # NumPy's stable ABI: the pointer to the elements follows the header of all objects
-        f"  %at{i} = getelementptr i8, ptr {name}, i64 {object.__basicsize__}\n  %data{i} = load ptr, ptr %at{i}"
+    reads = [
+        f"  %at{i} = getelementptr i8, ptr {name}, i64 {DATA}\n  %data{i} = load ptr, ptr %at{i}\n"
+        f"  %flagsat{i} = getelementptr i8, ptr {name}, i64 {FLAGS}\n  %flags{i} = load i32, ptr %flagsat{i}\n"
+        f"  %common{i + 1} = and i32 %common{i}, %flags{i}"
         for i, name in enumerate(objects)
     ]
     return "\n".join([
         f"define i64 @KERNEL({', '.join(parameters)}) {{",
+        f"  %common0 = add i32 {ALIGNED}, 0",
         *reads,
+        f"  %aligned = icmp eq i32 %common{arrays}, {ALIGNED}",
+        "  br i1 %aligned, label %run, label %refuse",
+        "run:",
         f"  %status = call i64 %kernel({', '.join(given)})",
         "  ret i64 %status",
+        "refuse:",
+        "  ret i64 1",
         "}\n",
     ])  # fmt: skip
 

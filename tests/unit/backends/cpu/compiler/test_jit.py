@@ -453,6 +453,38 @@ def test_native_kernels_run_on_arrays_of_any_strides(part: slice) -> None:
         np.testing.assert_array_equal(out, x + y)
 
 
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("displaced", ["neither", "input", "result", "both"])
+def test_kernels_get_elements_at_multiples_of_their_size(displaced: str, packed: bool) -> None:
+    """Code of libraries, which peels elements off until a vector is aligned, faults at other addresses."""
+    takes = "ptr %table" if packed else "ptr %in0, ptr %out0"
+    reads = """
+  %at = getelementptr i8, ptr %table, i64 8
+  %in0 = load ptr, ptr %table
+  %out0 = load ptr, ptr %at"""
+    text = f"""
+define i64 @KERNEL({takes}) {{
+{reads * packed}
+  %from = ptrtoint ptr %in0 to i64
+  %to = ptrtoint ptr %out0 to i64
+  %either = or i64 %from, %to
+  %rest = and i64 %either, 7
+  %old = load i64, ptr %out0, align 1
+  %new = load i64, ptr %in0, align 1
+  %sum = add i64 %old, %new
+  store i64 %sum, ptr %out0, align 1
+  ret i64 %rest
+}}
+"""
+    x, out = (
+        np.zeros(17, np.uint8)[1 if displaced in (which, "both") else 0 :][:8].view(np.int64)
+        for which in ("input", "result")
+    )
+    x[0], out[0] = 5, 2
+    run_native(lambda step: Native(text, packed=packed), "neg")([x], [out], {})
+    assert out[0] == 7
+
+
 def test_steps_that_differ_in_numbers_share_code() -> None:
     text = """
 define i64 @KERNEL(ptr %in0, ptr %out0, i64 %m, i64 %n) {
