@@ -121,12 +121,41 @@ def _bits(writer: Writer, node: Node, x: Names) -> str:
 
 @writes("shift_left", "shift_right")
 def _shift(writer: Writer, node: Node, x: Names) -> str:
-    if kind(node) != "u":
-        raise refused(node, "ONNX shifts unsigned integers alone")
-    bits = number(writer, node, 8 * np.dtype(node.inputs[0].spec.dtype).itemsize)
-    way = "LEFT" if node.command.name == "shift_left" else "RIGHT"
-    shifted = writer.op("BitShift", x[0], x[1], direction=way)
-    return str(writer.op("Where", writer.op("Less", x[1], bits), shifted, number(writer, node, 0)))
+    """A shift of unsigned integers; of signed ones, of 64 bits, whose complement is shifted to the right below 0."""
+    dtype, is_left = np.dtype(node.inputs[0].spec.dtype), node.command.name == "shift_left"
+    if kind(node) == "u":
+        return _shifted(writer, x[0], x[1], dtype, is_left)
+    wide, count = writer.cast(x[0], np.int64), writer.cast(x[1], np.uint64)
+    is_below, last = writer.op("Less", wide, writer.constant(np.int64(0))), writer.constant(np.int64(-1))
+    positive = wide if is_left else writer.op("Where", is_below, writer.op("Sub", last, wide), wide)
+    found = writer.cast(
+        _shifted(writer, writer.cast(positive, np.uint64), count, np.dtype(np.uint64), is_left), np.int64
+    )
+    return writer.cast(found if is_left else writer.op("Where", is_below, writer.op("Sub", last, found), found), dtype)
+
+
+def _shifted(writer: Writer, x: str, count: str, dtype: np.dtype[Any], is_left: bool) -> str:
+    """Shifts unsigned integers; by as many bits as they have, or more, to 0, which engines leave open."""
+    bits, known = 8 * dtype.itemsize, writer.known(count)
+    shifted = str(writer.op("BitShift", x, count, direction="LEFT" if is_left else "RIGHT"))
+    if known is not None and (known < bits).all():
+        return shifted
+    inside = writer.op("Less", count, writer.constant(np.asarray(bits, dtype)))
+    return str(writer.op("Mul", shifted, writer.cast(inside, dtype)))
+
+
+@writes("bit_count")
+def _bit_count(writer: Writer, node: Node, x: Names) -> str:
+    """Sums of neighbouring bits, of pairs, of fours and so on."""
+    if writer.opset < 18:
+        raise refused(node, f"version {writer.opset} has no bitwise operators; 18 and later have")
+    found = writer.cast(writer.op("Abs", writer.cast(x[0], np.int64)) if kind(node) == "i" else x[0], np.uint64)
+    for step in (1, 2, 4, 8, 16, 32):
+        mask = writer.constant(np.uint64(((1 << 64) - 1) // ((1 << step) + 1)))
+        high = writer.op("BitShift", found, writer.constant(np.uint64(step)), direction="RIGHT")
+        low = writer.op("BitwiseAnd", found, mask)
+        found = writer.op("Add", low, writer.op("BitwiseAnd", high, mask))
+    return writer.cast(found, node.outputs[0].spec.dtype)
 
 
 @writes("isfinite")

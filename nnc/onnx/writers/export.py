@@ -14,7 +14,7 @@ import nnc
 from nnc.base.files import Folder
 from nnc.errors import ArgumentError, ArgumentTypeError, UnsupportedError, user_error
 from nnc.errors.paths import access, path_to_write
-from nnc.onnx.writers import elementwise, index, loops, products, shape  # noqa: F401  (they fill the column `onnx`)
+from nnc.onnx.writers import draws, elementwise, index, loops, products, shape  # noqa: F401  (they fill the column `onnx`)
 from nnc.onnx.writers.dynamic import LARGE, PRIMES, SMALL, Axis, compare, write_sizes
 from nnc.onnx.writers.writer import Writer, make_graph, value_info
 from nnc.tree import leaves_with_path

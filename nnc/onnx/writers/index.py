@@ -140,3 +140,19 @@ def _dynamic_update_slice(writer: Writer, node: Node, x: Names) -> str:
     grid = np.moveaxis(np.indices(sizes, np.int64), 0, -1)
     places = writer.op("Add", writer.constant(grid), _starts(writer, node, x, sizes, 2))
     return str(writer.op("ScatterND", x[0], places, x[1]))
+
+
+@writes("searchsorted")
+def _searchsorted(writer: Writer, node: Node, x: Names) -> str:
+    """Counts the elements before each value. NaN stands behind all numbers."""
+    rows, values = shape_of(node), shape_of(node, 1)
+    steps = reshaped(writer, x[0], (*rows[:-1], *[1] * (len(values) - len(rows) + 1), rows[-1]))
+    sought = writer.op("Unsqueeze", x[1], writer.integers([len(values)]))
+    is_left = node.params["side"] == "left"
+    before = writer.op("Less" if is_left else "LessOrEqual", steps, sought)
+    if kind(node) == "f":
+        is_last = writer.op("IsNaN", sought)
+        if is_left:
+            is_last = writer.op("And", is_last, writer.op("Not", writer.op("IsNaN", steps)))
+        before = writer.op("Or", before, is_last)
+    return str(writer.op("ReduceSum", writer.cast(before, np.int64), writer.integers([-1]), keepdims=0))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from nnc.commands.shape import transpose
 from nnc.graph import Node
 from nnc.onnx.writers.shape import reshaped, shape_of
-from nnc.onnx.writers.table import writes
+from nnc.onnx.writers.table import W, writes
 from nnc.onnx.writers.writer import Writer
 
 Names = list[str]
@@ -78,11 +80,38 @@ def _conv_input_grad(writer: Writer, node: Node, x: Names) -> str | Names:
 # -- pools: windows of the last axes, all others are batches -----------------------------------------------------------
 
 
+def _pool(*names: str) -> Callable[[W], W]:
+    """Makes a function the way in which pools are written whose channels come before the windows' axes; others are turned."""
+
+    def add(write: W) -> W:
+        def any_order(writer: Writer, node: Node, x: Names) -> str | Names:
+            if not node.params.get("channels_last"):
+                return write(writer, node, x)
+            rank = len(node.params["window"])
+
+            def compute(*operands: Any) -> list[Any]:
+                ndim = len(node.inputs[0].spec.shape)
+                first = (*range(ndim - rank - 1), ndim - 1, *range(ndim - rank - 1, ndim - 1))
+                back = tuple(first.index(axis) for axis in range(ndim))
+                found = node.command(
+                    *(transpose(x, permutation=first) for x in operands), **{**node.params, "channels_last": False}
+                )
+                several = found if isinstance(found, (tuple, list)) else [found]
+                return [transpose(value, permutation=back) for value in several]
+
+            return writer.computed(node, x, compute)
+
+        writes(*names)(any_order)
+        return write
+
+    return add
+
+
 def _as_images(writer: Writer, x: str, shape: tuple[int, ...], rank: int) -> str:
     return reshaped(writer, x, (math.prod(shape[: len(shape) - rank]), 1, *shape[len(shape) - rank :]))
 
 
-@writes("max_pool")
+@_pool("max_pool")
 def _max_pool(writer: Writer, node: Node, x: Names) -> str:
     window = node.params["window"]
     images = _as_images(writer, x[0], shape_of(node), len(window))
@@ -90,7 +119,7 @@ def _max_pool(writer: Writer, node: Node, x: Names) -> str:
     return reshaped(writer, found, tuple(node.outputs[0].spec.shape))
 
 
-@writes("sum_pool")
+@_pool("sum_pool")
 def _sum_pool(writer: Writer, node: Node, x: Names) -> str:
     """A convolution with ones."""
     window = node.params["window"]
@@ -121,7 +150,7 @@ def _pool_sizes(node: Node) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int
     return shape[: len(shape) - rank], shape[len(shape) - rank :], out[len(out) - rank :]
 
 
-@writes("max_pool_places")
+@_pool("max_pool_places")
 def _max_pool_places(writer: Writer, node: Node, x: Names) -> str:
     """The windows' elements along a last axis, of which the first largest wins."""
     lead, sizes, counts = _pool_sizes(node)
@@ -135,6 +164,11 @@ def _max_pool_places(writer: Writer, node: Node, x: Names) -> str:
     return reshaped(writer, found, tuple(node.outputs[0].spec.shape))
 
 
+@_pool("max_pool_both")
+def _max_pool_both(writer: Writer, node: Node, x: Names) -> Names:
+    return [_max_pool(writer, node, x), _max_pool_places(writer, node.update(outputs=node.outputs[1:]), x)]
+
+
 def _chosen(writer: Writer, node: Node, places: str, rows: int, sizes: tuple[int, ...], counts: tuple[int, ...]) -> str:
     """Returns the flat place (rows, windows) of the element that each window has chosen."""
     table = np.maximum(_flat_places(node, sizes, counts), 0)
@@ -143,7 +177,7 @@ def _chosen(writer: Writer, node: Node, places: str, rows: int, sizes: tuple[int
     return str(writer.op("Gather", writer.constant(table.reshape(-1)), index, axis=0))
 
 
-@writes("pick_pool")
+@_pool("pick_pool")
 def _pick_pool(writer: Writer, node: Node, x: Names) -> str:
     lead, sizes, counts = _pool_sizes(node)
     rows = math.prod(lead)
@@ -152,7 +186,7 @@ def _pick_pool(writer: Writer, node: Node, x: Names) -> str:
     return reshaped(writer, found, tuple(node.outputs[0].spec.shape))
 
 
-@writes("pick_pool_input_grad")
+@_pool("pick_pool_input_grad")
 def _pick_pool_input_grad(writer: Writer, node: Node, x: Names) -> str:
     given, sizes = shape_of(node), tuple(node.params["spatial"])
     counts, rows = given[len(given) - len(sizes) :], math.prod(given[: len(given) - len(sizes)])
@@ -165,7 +199,7 @@ def _pick_pool_input_grad(writer: Writer, node: Node, x: Names) -> str:
     return reshaped(writer, found, tuple(node.outputs[0].spec.shape))
 
 
-@writes("sum_pool_input_grad")
+@_pool("sum_pool_input_grad")
 def _sum_pool_input_grad(writer: Writer, node: Node, x: Names) -> str:
     """Each window's cotangent goes to all its elements: sums at known places."""
     given, sizes = shape_of(node), tuple(node.params["spatial"])

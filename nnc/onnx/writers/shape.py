@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
+from nnc.commands.elementwise import maximum, minimum, mul
+from nnc.commands.shape import concatenate, slice_axis
 from nnc.graph import Node
 from nnc.onnx.writers.table import kind, writes
 from nnc.onnx.writers.writer import Writer
@@ -170,6 +174,26 @@ def _cumsum(writer: Writer, node: Node, x: Names) -> str:
     return str(writer.op("CumSum", x[0], writer.constant(np.int64(node.params["axis"]))))
 
 
+@writes("cumprod", "cummax", "cummin")
+def _cumulative(writer: Writer, node: Node, x: Names) -> list[str]:
+    """Joins each element with those 1, 2, 4, … places before it (Blelloch, 1990)."""
+    axis, join = node.params["axis"], {"cumprod": mul, "cummax": maximum, "cummin": minimum}[node.command.name]
+
+    def compute(found: Any) -> list[Any]:
+        size, step = shape_of(node)[axis], 1
+        while step < size:
+            joined = join(slice_axis(found, axis, step, size), slice_axis(found, axis, 0, size - step))
+            found, step = concatenate(slice_axis(found, axis, 0, step), joined, axis=axis), 2 * step
+        return [found]
+
+    return writer.computed(node, x, compute)
+
+
+@writes("det")
+def _det(writer: Writer, node: Node, x: Names) -> str:
+    return str(writer.op("Det", x[0]))
+
+
 @writes("softmax", "log_softmax")
 def _softmax(writer: Writer, node: Node, x: Names) -> str | list[str]:
     axes = node.params["axes"]
@@ -182,13 +206,17 @@ def _softmax(writer: Writer, node: Node, x: Names) -> str | list[str]:
 
 
 def _top(writer: Writer, node: Node, x: Names, count: int, axis: int, largest: bool) -> Names:
-    operand, dtype = x[0], node.inputs[0].spec.dtype
-    narrow = kind(node) in "biu" and np.dtype(dtype).itemsize < 4
-    operand = writer.cast(operand, np.int64) if narrow else operand
+    """Engines order floats and signed integers; unsigned ones of 64 bits keep their order with the first bit turned over."""
+    operand, dtype = x[0], np.dtype(node.inputs[0].spec.dtype)
+    is_cast = kind(node) in "bu" or (kind(node) == "i" and dtype.itemsize < 4)
+    least = writer.constant(np.int64(np.iinfo(np.int64).min)) if dtype == np.uint64 else ""
+    operand = writer.cast(operand, np.int64) if is_cast else operand
+    operand = writer.op("Add", operand, least) if least else operand
     values, places = writer.op(
         "TopK", operand, writer.integers([count]), outputs=2, axis=axis, largest=int(largest), sorted=1
     )
-    return [writer.cast(values, dtype) if narrow else values, places]
+    values = writer.op("Add", values, least) if least else values
+    return [writer.cast(values, dtype) if is_cast else values, places]
 
 
 @writes("sort", "argsort")

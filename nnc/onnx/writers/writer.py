@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -131,16 +131,22 @@ class Writer:
 
     def by_others(self, node: Node, operands: list[str]) -> list[str]:
         """Writes a command by the simpler ones that compute it."""
+
+        def compute(*stands: Any) -> Any:
+            if node.command in expansion:
+                return [expansion[node.command](*stands, **node.params)]
+            return decomposition[node.command](*stands, **node.params)
+
+        return self.computed(node, operands, compute)
+
+    def computed(self, node: Node, operands: list[str], compute: Callable[..., Sequence[Any] | None]) -> list[str]:
+        """Writes the commands that compute the results of a node."""
         builder = GraphBuilder()
         stands = [builder.input(symbol.spec) for symbol in node.inputs]
         with builder:
-            if node.command in expansion:
-                found = [expansion[node.command](*stands, **node.params)]
-            else:
-                several = decomposition[node.command](*stands, **node.params)
-                if several is None:
-                    raise refused(node, "it has no form in ONNX for these sizes")
-                found = list(several)
+            found = compute(*stands)
+            if found is None:
+                raise refused(node, "it has no form in ONNX for these sizes")
         part = builder.build(*found)
         inner = part.update(nodes=tuple(n.update(source=node.source) for n in part.nodes))
         return self.graph(inner, operands)

@@ -111,12 +111,25 @@ def halved(rng: np.random.Generator, values: list[Any]) -> Any:
 def counted(rng: np.random.Generator, values: list[Any]) -> Any:
     """Computes with integers on the way."""
     x = one(rng, values)
-    whole = nnp.astype(nnp.floor(nnp.tanh(x) * 9), "int32")
+    whole = nnp.astype(nnp.floor(nnp.tanh(x) * 8.7), "int32")
     ways: list[Any] = [
         lambda: whole // 4, lambda: whole % 5, lambda: whole * whole - 3, lambda: nnp.maximum(whole, -whole),
         lambda: nnp.cumsum(whole, axis=0), lambda: nnp.astype(whole > 2, "int32") + nnp.argmax(x, axis=1)[:, None],
     ]  # fmt: skip
     return nnp.astype(ways[int(rng.integers(len(ways)))](), "float32")
+
+
+def drawn(rng: np.random.Generator, values: list[Any]) -> Any:
+    """Draws random numbers by a key that depends on a value."""
+    x = one(rng, values)
+    key = nnc.random.fold_in(
+        nnc.random.key(int(rng.integers(99))), nnp.astype(nnp.floor(nnp.abs(nnp.tanh(x[0, 0])) * 3.7), "uint32")
+    )
+    ways: list[Any] = [
+        lambda: nnc.random.normal(key, x.shape), lambda: nnc.random.uniform(key, x.shape) * x, lambda: nn.dropout(key, x, 0.3),
+        lambda: nnc.random.permutation(key, x), lambda: nnp.where(nnc.random.bernoulli(key, 0.5, x.shape), x, -x),
+    ]  # fmt: skip
+    return ways[int(rng.integers(len(ways)))]()
 
 
 STEPS: list[Step] = [
@@ -132,6 +145,7 @@ STEPS: list[Step] = [
     moved,
     looped,
     counted,
+    drawn,
 ]
 
 
