@@ -30,8 +30,8 @@ _LONGEST = 1 << 18  # iterations that a schedule may run again; each takes 24 by
 
 
 def plan_replays(graph: Graph, options: Options) -> Graph:
-    """Turns `pull_iterations` of a known number of iterations into a `scan` of pull-backs, each behind a `scan` that runs iterations
-    again. Those with effects stay, and those with very long schedules.
+    """Turns `pull_iterations` of known length into a `scan` of pull-backs, each behind a `scan` that runs iterations again. Loops
+    with effects stay, and loops with very long schedules.
 
     Ensures: the same iterations run in the same order, and as many states are kept.
 
@@ -150,7 +150,9 @@ def _loops(node: Node) -> Sequence[Symbol]:
         _put(zeros(x.spec.update(shape=(schedule.rows, *x.shape))), x, np.zeros((), np.int64)) for x in start
     ]  # the first state has row 0
     table = [np.ascontiguousarray(column) for column in steps.T]
-    again = _again(advance, [x.spec for x in kept], [x.spec for x in sequences[:xs]], [x.spec for x in held], len(steps))
+    again = _again(
+        advance, [x.spec for x in kept], [x.spec for x in sequences[:xs]], [x.spec for x in held], len(steps)
+    )
 
     outer = GraphBuilder(pull.name)
     step, place, begin, count = (outer.input(ITERATION) for _ in range(4))
@@ -167,7 +169,8 @@ def _loops(node: Node) -> Sequence[Symbol]:
     body = outer.build(*states, *results)
     common = {"xs": 3 + reads, "carries": carries + moved, "length": length, "reverse": not params["reverse"]}
     operands = [*numbers, *sequences, *kept, *cts, *held, *sequences[:xs], *table]
-    return scan(*operands, graphs=(body,), tangents_only=True, **common)[carries:]
+    found: Sequence[Symbol] = scan(*operands, graphs=(body,), tangents_only=True, **common)
+    return found[carries:]
 
 
 def _again(
@@ -198,4 +201,6 @@ def _take(stack: Any, place: Any) -> Any:
 def _put(stack: Any, row: Any, place: Any) -> Any:
     """Returns the tensor with another row."""
     zero = np.zeros((), np.int64)
-    return dynamic_update_slice(stack, reshape(row, shape=(1, *row.spec.shape)), place, *[zero] * row.spec.ndim, mode="clip")
+    return dynamic_update_slice(
+        stack, reshape(row, shape=(1, *row.spec.shape)), place, *[zero] * row.spec.ndim, mode="clip"
+    )

@@ -1,4 +1,3 @@
-<<<<<<< HEAD
 """The depth of the stack that is read from machine code: an upper bound, or unknown, for every processor."""
 
 from __future__ import annotations
@@ -83,29 +82,3 @@ def test_it_is_unknown_where_the_room_is(name: str, target: str) -> None:
 def test_it_is_unknown_for_other_processors_and_other_systems() -> None:
     assert stack_bytes("f:\n ret\n", "f", "riscv64") is None
     assert stack_bytes("_f:\n ret\n", "f", "arm64") is None
-=======
-"""The depth of the stack, read from assembly."""
-
-from __future__ import annotations
-
-from nnc.backends.llvm.stack import stack_bytes
-
-CODE = """
-outer:
-	pushq	%rbx
-	subq	$16, %rsp
-	callq	leaf
-	retq
-leaf:
-	vmovups	%ymm0, -40(%rsp)
-	movl	%eax, -8(%rsp,%rcx,4)
-	retq
-"""
-
-
-def test_functions_that_call_nothing_may_write_below_the_stack() -> None:
-    """System V's red zone: up to 128 bytes, without moving the pointer."""
-    assert stack_bytes(CODE, "leaf", "x86_64") == 8 + 40
-    assert stack_bytes(CODE, "outer", "x86_64") == 8 + 8 + 16 + 8 + 40
-    assert stack_bytes(CODE, "outer", "aarch64") is None
->>>>>>> main
