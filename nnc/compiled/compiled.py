@@ -268,12 +268,16 @@ class Compiled(CompiledFunction, Generic[P, R_co]):
             self._last_key, self._last, self._reason, self._family = None, None, "its cache was cleared", None
 
     def explain(self) -> str:
-        """Explains why the last call traced, or why it did not, and which of its commands a device has no kernels for."""
+        """Explains why the last call traced, or why it did not, why new sizes of its family are lowered or printed each, and which
+        of its commands a device has no kernels for.
+        """
         with self._lock:
             entry, family = self._last, self._family
         text = f"{name_of(self._signature.fun)}: {self._reason}"
         if family is not None and family.members > 2:  # the second size shares no code yet
             text += f"; it is one of {family.members} programs of family {family.number}, which share their code"
+            for what, problem in family.problems.items():
+                text += f"; each new size is {what}: {problem}"
         if entry is None or not entry.unprinted:
             return text
         for where, counts in sorted(entry.unprinted.items()):

@@ -440,8 +440,9 @@ class Executable:
         if self.queued is not None:
             return None
         compiler, boxes, arrays = toolchain(self.options.device).compiler(), _boxes(), pattern.arrays
-        order = self._program.outside.order
-        is_special = self._kept is not None or not self._inputs.is_plain or self.memory_plan.output_bytes >= LARGE
+        outside = self._program.outside
+        order, made = outside.order, sum(spec.nbytes for spec in outside.made)
+        is_special = self._kept is not None or not self._inputs.is_plain or made >= LARGE
         if compiler is None or boxes is None or arrays is None or order is None or is_special:
             return None
         arrays += tuple((value.spec, value.weak) for value in self._inputs.captured)
