@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from functools import partial, update_wrapper, wraps
 from types import MethodType
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, NamedTuple, Protocol, Self, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, Protocol, Self, overload
 
 from nnc import tree
 from nnc.array.array import as_value
@@ -36,7 +36,7 @@ from nnc.errors import NncError, TraceError, user_error
 from nnc.errors.tracebacks import api_boundary, cut_traceback, leave
 from nnc.run.background import deferring
 from nnc.run.store.stored import prepare
-from nnc.trace.core.compiled_function import CompiledFunction
+from nnc.trace.core.compiled_function import Arguments, CompiledFunction, Settings
 from nnc.trace.core.flat import call_function, name_of
 from nnc.trace.core.tracer import Tracer
 from nnc.typing import P, Q, R, R_co, S
@@ -211,21 +211,17 @@ class Compiled(CompiledFunction, Generic[P, R_co]):
         return self._options
 
     def transformed(
-        self,
-        transform: Callable[..., Fun],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        arguments: Literal["same", "rows"] = "same",
+        self, transform: Callable[..., Fun], settings: Settings, arguments: Arguments = "same"
     ) -> Compiled[..., Any]:
         """Returns a transform of the function, compiled with the same options; no argument is donated.
 
         Arguments by name stay so, since transforms tell them from others.
         """
-        leaves, structure = tree.flatten((args, kwargs))
+        leaves, structure = tree.flatten(settings)
         key = transform, structure, tuple(map(setting, leaves))
         made = self._transformed.find(key)
         if made is None:
-            fun, axes = transform(self.fun, *args, **kwargs), self._axes if arguments == "same" else None
+            fun, axes = transform(self.fun, *settings[0], **settings[1]), self._axes if arguments == "same" else None
             signature = self._signature._replace(fun=fun, movable=(), donate_nums=(), donate_names=())
             made = Compiled(signature, self._options, self._max_traces, self._device, axes)
             self._transformed.keep(key, made)
@@ -418,15 +414,9 @@ class BoundMethod(CompiledFunction, Generic[P, R_co]):
     def __getattr__(self, name: str) -> Any:
         return getattr(self.compiled, name)
 
-    def transformed(
-        self,
-        transform: Callable[..., Fun],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        arguments: Literal["same", "rows"] = "same",
-    ) -> Fun:
+    def transformed(self, transform: Callable[..., Fun], settings: Settings, arguments: Arguments = "same") -> Fun:
         """Returns a transform of the method, compiled with the same options, for this object."""
-        made = self.compiled.transformed(_of_instance, (transform, args, kwargs), {}, arguments)
+        made = self.compiled.transformed(_of_instance, ((transform, settings), {}), arguments)
         return BoundMethod(made, self.instance)
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
@@ -434,11 +424,11 @@ class BoundMethod(CompiledFunction, Generic[P, R_co]):
         return self.compiled.lower(self.instance, *args, **kwargs)
 
 
-def _of_instance(fun: Fun, transform: Callable[..., Fun], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Fun:
+def _of_instance(fun: Fun, transform: Callable[..., Fun], settings: Settings) -> Fun:
     """Returns a function of an object and the arguments of a transform of its method `fun`."""
 
     @wraps(fun)
-    def call(instance: Any, *values: Any, **named: Any) -> Any:
-        return transform(MethodType(fun, instance), *args, **kwargs)(*values, **named)
+    def call(instance: Any, *args: Any, **kwargs: Any) -> Any:
+        return transform(MethodType(fun, instance), *settings[0], **settings[1])(*args, **kwargs)
 
     return call

@@ -9,30 +9,19 @@ from typing import Any, Literal, TypeVar, cast
 F = TypeVar("F", bound=Callable[..., Any])
 
 Fun = Callable[..., Any]
+Settings = tuple[tuple[Any, ...], dict[str, Any]]  # of a transform, by position and by name
+Arguments = Literal["same", "rows"]  # of the transformed function: those of the function, or rows of them
 
 
 class CompiledFunction:
     """A function that `nnc.compile` made, as transforms know it."""
 
-    def transformed(
-        self,
-        transform: Callable[..., Fun],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        arguments: Literal["same", "rows"] = "same",
-    ) -> Fun:
-        """Returns a transform of the function as a compiled function; one for equal settings.
-
-        Args:
-            transform: takes the function that was compiled, and the settings.
-            args: the transform's settings by position.
-            kwargs: its settings by name.
-            arguments: whether the result takes the same arguments as the function, or rows of them.
-        """
+    def transformed(self, transform: Callable[..., Fun], settings: Settings, arguments: Arguments = "same") -> Fun:
+        """Returns a transform of the function as a compiled function; one for equal settings."""
         raise NotImplementedError
 
 
-def compiled_transform(arguments: Literal["same", "rows"] = "same") -> Callable[[F], F]:
+def compiled_transform(arguments: Arguments = "same") -> Callable[[F], F]:
     """Decorates a transform of functions: that of a compiled function is compiled, with the same options.
 
     It is not where rows are taken in chunks: a program would hold the commands of all chunks.
@@ -42,7 +31,7 @@ def compiled_transform(arguments: Literal["same", "rows"] = "same") -> Callable[
         @wraps(transform)
         def apply(fun: Fun, *args: Any, **kwargs: Any) -> Fun:
             if isinstance(fun, CompiledFunction) and kwargs.get("chunk_size") is None:
-                return fun.transformed(transform, args, kwargs, arguments)
+                return fun.transformed(transform, (args, kwargs), arguments)
             return cast(Fun, transform(fun, *args, **kwargs))
 
         return cast(F, apply)

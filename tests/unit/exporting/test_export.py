@@ -54,7 +54,12 @@ def sines(a: Any) -> Any:
     return nnc.while_loop(lambda s: s[0] < 9, lambda s: (s[0] + 1, nnp.sin(s[1])), (0, a), checkpoint="sqrt")[1]
 
 
+def sums(xs: Any) -> Any:
+    return nnc.scan(lambda h, x: (nnp.sin(h + x), h), np.float32(0), xs, checkpoint="binomial")[0]
+
+
 GRADIENTS = {
+    "of a scan that keeps few states": (nnc.grad(sums), draw(40)),
     "in a scan": (nnc.grad(roots), np.array([1.5, 2.5, 3.5], np.float32)),
     "in a loop": (nnc.grad(powers), np.float32(3)),
     "mapped": (nnc.vmap(nnc.grad(root)), np.array([1.5, 2.5, 3.5], np.float32)),

@@ -30,8 +30,8 @@ _LONGEST = 1 << 18  # iterations that a schedule may run again; each takes 24 by
 
 
 def plan_replays(graph: Graph, options: Options) -> Graph:
-    """Turns `pull_iterations` of a known number of iterations into a `scan` of pull-backs, each behind a `scan` that runs
-    iterations again. Loops with effects stay, and so do loops with very long schedules.
+    """Turns `pull_iterations` of known length into a `scan` of pull-backs, each behind a `scan` that runs iterations again. Loops
+    with effects stay, and loops with very long schedules.
 
     Ensures: the same iterations run in the same order, and as many states are kept.
 
@@ -169,7 +169,8 @@ def _loops(node: Node) -> Sequence[Symbol]:
     body = outer.build(*states, *results)
     common = {"xs": 3 + reads, "carries": carries + moved, "length": length, "reverse": not params["reverse"]}
     operands = [*numbers, *sequences, *kept, *cts, *held, *sequences[:xs], *table]
-    return scan(*operands, graphs=(body,), tangents_only=True, **common)[carries:]
+    found: Sequence[Symbol] = scan(*operands, graphs=(body,), tangents_only=True, **common)
+    return found[carries:]
 
 
 def _again(
