@@ -196,8 +196,8 @@ def test_threads_that_compile_at_once_keep_all_programs(folder: Path, written: C
 
 BEGIN = """
 import os, sys, threading, time
+import nnc, nnc.numpy as nnp  # before NumPy, whose OpenBLAS NNC_CPU restricts
 import numpy as np
-import nnc, nnc.numpy as nnp
 import nnc.compiled.pipeline as pipeline
 import nnc.run.store.stored as stored
 from nnc.run.store.cache import Cache

@@ -148,7 +148,7 @@ def test_no_user_of_a_cache_takes_a_damaged_entry(tmp_path: Path, keep: Callable
 
 
 RUN = """
-import sys, numpy as np, nnc, nnc.numpy as nnp
+import sys, nnc, nnc.numpy as nnp, numpy as np
 f = nnc.compile(nnc.grad(lambda x: nnp.sum(nnp.tanh(x) @ nnp.ones((3, 2)))))
 assert np.allclose(f(np.full((4, 3), 0.5, np.float32)), 2 / np.cosh(0.5) ** 2)
 """

@@ -190,7 +190,7 @@ def test_the_parts_of_a_stored_program_are_read_once_by_all_callers(bench: Workb
 
 def test_kernels_are_stored_with_the_shared_kernels_that_they_call(bench: Workbench) -> None:
     # Tiles are shared from some size on, which processors of short vectors reach by many terms.
-    x, w = (np.linspace(-1, 1, rows * 1024, dtype=np.float32).reshape(rows, 1024) for rows in (32, 1024))
+    x, w = (np.linspace(-1, 1, rows * 1536, dtype=np.float32).reshape(rows, 1536) for rows in (32, 1536))
     graph = nnc.make_graph(lambda x, w: nnp.tanh(x @ w) @ w)(x, w)
     first = bench.lower(graph)
     expected = first.run([x, w])[0]
