@@ -27,6 +27,9 @@ def shown(step: Step, in_order: bool) -> tuple[View, View] | None:
         found = show(x.spec, out.spec, x.strides, **step.params)
         if found is None and in_order and is_contiguous(out.spec, out.strides):
             return x, out.show(x.spec, out.offset, row_major(x.spec))
+        if found is None and in_order:  # the result may have the operand's shape where it lies
+            back = show(out.spec, x.spec, out.strides, shape=x.spec.shape)
+            return None if back is None else (x, out.show(x.spec, out.offset + back[0], back[1]))
         if found is None:
             return None
         offset, strides = found

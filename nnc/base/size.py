@@ -3,15 +3,16 @@
 A program is lowered once for many sizes by lowering it with `Size`s in place of the integers that differ. Each has a value, that of
 one member, by which comparisons are decided; each decision is noted as a *guard*: a condition on the given integers under which
 the same decisions are taken. A size is no int, so that no code sees its value unnoticed: converting it to an int, a float or a text
-fixes it, which is a guard, too. Choices that are right for any size, such as an order of steps, ask for its `hint`.
+fixes it, which is a guard, too. Choices that are right for any size, such as an order of steps, ask for its `hint`. A function
+that is no polynomial, such as the greater of two sizes, is another unknown (`derive`); so is a quotient.
 
     given n = 96:   4 * n + 1   → Size of value 385     n % 32 == 0 → True, guard n - 32 * (n // 32) == 0
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from operator import eq, ge, gt, le, lt
+from collections.abc import Callable, Mapping, Sequence
+from operator import add, eq, floordiv, ge, gt, le, lt, mod, mul, neg, sub
 from types import MappingProxyType
 from typing import Any
 
@@ -20,20 +21,22 @@ import numpy as np
 Monomial = tuple[int, ...]  # numbers of atoms, in order
 Terms = tuple[tuple[Monomial, int], ...]  # monomials with their coefficients, in order
 _HOLDS: Mapping[str, Any] = MappingProxyType({"eq": eq, "lt": lt, "le": le, "gt": gt, "ge": ge})
+_ARITHMETIC = frozenset({abs, add, floordiv, mod, mul, neg, sub})  # which sizes have themselves
 
 
 class Sizes:
-    """The given integers of one lowering, the quotients of sizes, and the guards.
+    """The given integers of one lowering, functions of sizes, and the guards.
 
     Attributes:
-        values: the value of each atom: of the given integers, and of quotients, which are no polynomials.
+        values: the value of each atom: of the given integers, and of functions that are no polynomials, such as quotients.
         guards: for each polynomial and comparison with 0 whether it holds.
     """
 
     def __init__(self) -> None:
         self.values: list[int] = []
         self.guards: dict[tuple[Terms, str], bool] = {}
-        self._quotients: dict[tuple[Terms, Terms], int] = {}
+        self._functions: dict[tuple[Callable[..., int], tuple[Terms, ...]], int] = {}
+        self._decisions: dict[tuple[Callable[..., Any], tuple[Any, ...]], Any] = {}
         self._given = 0
 
     def give(self, value: int) -> Any:
@@ -49,29 +52,44 @@ class Sizes:
             return 0
         return kept[0][1] if kept[0][0] == () and len(kept) == 1 else Size(self, kept, _sum(kept, self.values))
 
-    def quotient(self, x: Terms, y: Terms) -> Any:
-        """Returns the size x // y."""
-        number = self._quotients.get((x, y))
+    def apply(self, function: Callable[..., int], *operands: Terms) -> Any:
+        """Returns the size that a function of sizes gives, which must depend on nothing else."""
+        number = self._functions.get((function, operands))
         if number is None:
-            number = self._quotients[x, y] = len(self.values)
-            self.values.append(_sum(x, self.values) // _sum(y, self.values))
+            number = self._functions[function, operands] = len(self.values)
+            self.values.append(function(*[_sum(x, self.values) for x in operands]))
         return self.make({(number,): 1})
+
+    def decide(self, function: Callable[..., Any], operands: tuple[Any, ...]) -> Any:
+        """Returns a function of nested tuples of sizes, and notes its result as a guard."""
+        if (function, operands) not in self._decisions:
+            self._decisions[function, operands] = function(*_known(operands, hint))
+        return self._decisions[function, operands]
 
     def note(self, terms: Terms, comparison: str, holds: bool) -> None:
         """Notes that a comparison with 0 was made."""
         self.guards[terms, comparison] = holds
 
+    def fixes(self, count: int) -> bool:
+        """Whether a guard allows only one value of one of the first so many given integers."""
+        fixed = (terms for (terms, comparison), holds in self.guards.items() if comparison == "eq" and holds)
+        atoms = ([monomial for monomial, _ in terms if monomial] for terms in fixed)
+        return any(len(found) == len(found[0]) == 1 and found[0][0] < count for found in atoms)
+
     def at(self, given: Sequence[int]) -> Evaluation | None:
         """Returns the values for other given integers; None where a guard does not hold, so that other decisions would be taken."""
         values = list(given)
-        for x, y in self._quotients:
-            divisor = _sum(y, values)
-            if not divisor:
+        for function, operands in self._functions:
+            try:
+                values.append(function(*[_sum(x, values) for x in operands]))
+            except ZeroDivisionError:
                 return None
-            values.append(_sum(x, values) // divisor)
         found = Evaluation(values)
         for (terms, comparison), holds in self.guards.items():
             if _HOLDS[comparison](found.sum(terms), 0) is not holds:
+                return None
+        for (decision, nested), result in self._decisions.items():
+            if decision(*_known(nested, found.of)) != result:
                 return None
         return found
 
@@ -84,14 +102,14 @@ class Evaluation:
     """
 
     def __init__(self, values: Sequence[int]) -> None:
-        self._values = values
+        self.values = values
         self._sums: dict[Terms, int] = {}
 
     def sum(self, terms: Terms) -> int:
         """Returns the value of a polynomial."""
         found = self._sums.get(terms)
         if found is None:
-            found = self._sums[terms] = _sum(terms, self._values)
+            found = self._sums[terms] = _sum(terms, self.values)
         return found
 
     def of(self, size: Any) -> Any:
@@ -178,11 +196,13 @@ class Size:
             return self.fix() // other
         if isinstance(other, Size):
             exact = self._exact_quotient(other)
-            return self.sizes.quotient(self.terms, other.terms) if exact is None else exact
+            return self.sizes.apply(floordiv, self.terms, other.terms) if exact is None else exact
         divisor = int(other)
         whole = self.sizes.make({m: c // divisor for m, c in self.terms})
         rest = self.sizes.make({m: c % divisor for m, c in self.terms})
-        return whole + (self.sizes.quotient(rest.terms, _terms(divisor)) if isinstance(rest, Size) else rest // divisor)
+        return whole + (
+            self.sizes.apply(floordiv, rest.terms, _terms(divisor)) if isinstance(rest, Size) else rest // divisor
+        )
 
     def _exact_quotient(self, other: Size) -> Any:
         """Returns the quotient by a monomial that divides each term; None where there is none."""
@@ -202,7 +222,7 @@ class Size:
         return self.sizes.make(quotient) if other != 0 else None
 
     def __rfloordiv__(self, other: Any) -> Any:
-        return self.sizes.quotient(_terms(other), self.terms) if _is_whole(other) else other // self.fix()
+        return self.sizes.apply(floordiv, _terms(other), self.terms) if _is_whole(other) else other // self.fix()
 
     def __mod__(self, other: Any) -> Any:
         return self - (self // other) * other
@@ -281,6 +301,37 @@ class Size:
 def hint(size: Any) -> int:
     """Returns the value of a size without a guard, for choices that are right for any size; an int stays."""
     return size.value if type(size) is Size else size
+
+
+def fixed(size: Any) -> int:
+    """Returns the value of a size, which is then the only one for which the program is right; an int stays."""
+    return size.fix() if type(size) is Size else size
+
+
+def derive(function: Callable[..., Any], *operands: Any) -> Any:
+    """Returns a function of sizes and integers, which must depend on nothing else."""
+    home = next((x.sizes for x in operands if type(x) is Size), None)
+    if home is None or function in _ARITHMETIC:
+        return function(*operands)
+    return home.apply(function, *map(_terms, operands))
+
+
+def decide(function: Callable[..., Any], *operands: Any) -> Any:
+    """Returns a choice that a function makes by nested tuples of sizes and integers, and by nothing else. With sizes among them the
+    choice is a guard.
+    """
+    home = _home(operands)
+    return function(*operands) if home is None else home.decide(function, operands)
+
+
+def _home(value: Any) -> Sizes | None:
+    if isinstance(value, tuple):
+        return next((home for home in map(_home, value) if home is not None), None)
+    return value.sizes if type(value) is Size else None
+
+
+def _known(value: Any, of: Callable[[Any], Any]) -> Any:
+    return tuple([_known(each, of) for each in value]) if isinstance(value, tuple) else of(value)
 
 
 def _is_whole(value: object) -> bool:

@@ -95,6 +95,20 @@ class Lowered:
         return not all(isinstance(value, Array) for value in self._staged.captured)
 
     @property
+    def snapshot(self) -> Snapshot:
+        """The captured Python values."""
+        return self._snapshot
+
+    @property
+    def captured(self) -> tuple[Any, ...]:
+        """The captured arrays, the last inputs of the graph."""
+        return self._staged.captured
+
+    def build(self, outputs: Sequence[Any]) -> Any:
+        """Builds the function's result from values of the outputs of the graph."""
+        return Outputs.of(self._out, self.graph.output_specs, self._weak).build(outputs)
+
+    @property
     def graph(self) -> Graph:
         """The symbolic graph. Its last inputs are the arrays that the function captures."""
         return self._staged.graph
@@ -426,8 +440,9 @@ class Executable:
         if self.queued is not None:
             return None
         compiler, boxes, arrays = toolchain(self.options.device).compiler(), _boxes(), pattern.arrays
-        order = self._program.outside.order
-        is_special = self._kept is not None or not self._inputs.is_plain or self.memory_plan.output_bytes >= LARGE
+        outside = self._program.outside
+        order, made = outside.order, sum(spec.nbytes for spec in outside.made)
+        is_special = self._kept is not None or not self._inputs.is_plain or made >= LARGE
         if compiler is None or boxes is None or arrays is None or order is None or is_special:
             return None
         arrays += tuple((value.spec, value.weak) for value in self._inputs.captured)

@@ -7,11 +7,12 @@ size     its steps are found by                    its code
 first    lowering                                  is made for the size alone
 second   lowering                                  takes sizes as numbers (`Step.like`, and the entry's words)
 third    lowering, which also makes a blueprint    is the second's where texts are equal, as mostly
-later    evaluating the blueprint                  likewise
+later    evaluating the blueprint                  likewise, found by a template from about the sixth size on
 
 A blueprint (nnc.compiled.blueprint) holds steps whose numbers are polynomials of sizes, and the conditions under which they are
 right; a size that does not meet them is lowered like the third one. Texts of kernels are found from a program's own steps, and one
-that turns out different is compiled. So neither numbers nor texts are ever taken over because they were right for other sizes.
+that turns out different is compiled, until a template (nnc.compiled.templates) knows the numbers of texts as polynomials, too. So
+neither numbers nor texts are ever taken over because they were right for other sizes.
 
 Constants whose values differ from size to size, such as the divisor of a mean, become inputs of the program, which the executable
 passes.
@@ -27,6 +28,7 @@ from nnc.compiled.blueprint import Blueprint, Values, same_steps
 from nnc.compiled.dims import DynamicAxes
 from nnc.compiled.forms import Form, opened, take_apart
 from nnc.compiled.signature import Key, is_spec
+from nnc.compiled.templates import Member, Templates
 from nnc.device import CPU
 from nnc.graph import Graph
 from nnc.graph.graph import NDArray
@@ -53,6 +55,7 @@ class Family:
 
     def __init__(self, number: int, base: Program) -> None:
         self.number, self.base, self.members = number, base, 1
+        self.problems: Mapping[str, str] = {}  # of the latest member: why its sizes are lowered, or printed, each
 
 
 class Line:
@@ -62,9 +65,16 @@ class Line:
         self._first = form
         self.places: dict[int, None] = {}  # of constants that are inputs
         self._known: list[tuple[list[int], Bound]] = []  # integers of graphs, and their steps by lowering
-        self._blueprints: list[Blueprint] = []
+        self._blueprints: dict[Blueprint, Templates] = {}
         self._trusted: set[Blueprint] = set()  # those that gave the same steps as lowering at another size
         self.problem = ""  # why there is no blueprint, or no further one
+
+    @property
+    def problems(self) -> dict[str, str]:
+        """The reasons why new sizes are lowered, or printed, each."""
+        found = {"lowered": self.problem} if self.problem else {}
+        printed = next((each.problem for each in self._blueprints.values() if each.problem), "")
+        return {**found, "printed": printed} if printed else found
 
     def open(self, graph: Graph, form: Form) -> tuple[Graph, list[NDArray]]:
         """Returns the graph with inputs in the place of constants that differ from size to size, and their values."""
@@ -72,7 +82,7 @@ class Line:
         other = {i: None for i, (x, y) in enumerate(pairs) if _bits(x) != _bits(y)}
         if not other.keys() <= self.places.keys():
             self.places |= other
-            self._known, self._blueprints = [], []  # their graphs have other inputs
+            self._known, self._blueprints = [], {}  # their graphs have other inputs
         if not self.places:
             return graph, []
         found = opened(graph, self.places)
@@ -82,14 +92,14 @@ class Line:
             return graph, []
         return found, values
 
-    def steps(self, graph: Graph, integers: list[int], lower: Lower) -> Bound | None:
-        """Returns the steps of a graph by a blueprint; None where there is none that may be used."""
-        for blueprint in self._blueprints:
+    def member(self, graph: Graph, integers: list[int], lower: Lower) -> Member | None:
+        """Returns a graph as a member of a blueprint; None where there is none that may be used."""
+        for blueprint, templates in self._blueprints.items():
             values = blueprint.at(integers)
             if values is None:
                 continue
-            found = Values(values).bound(blueprint.bound)
-            if blueprint not in self._trusted and same_steps(found, lower(graph)):
+            found = Member(blueprint, templates, values)
+            if blueprint not in self._trusted and same_steps(found.bound(), lower(graph)):
                 self._trusted.add(blueprint)
             if blueprint in self._trusted:
                 return found
@@ -109,7 +119,7 @@ class Line:
         if not self._holds(blueprint, integers, bound):
             self.problem = "a blueprint gave other steps than lowering"
             return
-        self._blueprints.append(blueprint)
+        self._blueprints[blueprint] = Templates(blueprint)
         if any(self._holds(blueprint, known, steps) for known, steps in others):
             self._trusted.add(blueprint)
 
@@ -134,6 +144,11 @@ class Kin:
         self._line: tuple[Line, list[int]] | None = None  # of the graph that is being lowered
 
     @property
+    def problems(self) -> dict[str, str]:
+        """The reasons why new sizes like the last one are lowered, or printed, each."""
+        return {} if self._line is None else self._line[0].problems
+
+    @property
     def bases(self) -> list[Program]:
         """The first program of each family, the latest first."""
         return [family.base for family in reversed(self.families)]
@@ -152,9 +167,9 @@ class Kin:
         self._line = line, form.integers
         return line.open(graph, form)
 
-    def steps(self, graph: Graph, lower: Lower) -> Bound | None:
-        """Returns the steps of the graph that was opened last; None where it has to be lowered."""
-        return None if self._line is None else self._line[0].steps(graph, self._line[1], lower)
+    def member(self, graph: Graph, lower: Lower) -> Member | None:
+        """Returns the graph that was opened last as a member of a blueprint; None where it has to be lowered."""
+        return None if self._line is None else self._line[0].member(graph, self._line[1], lower)
 
     def note(self, graph: Graph, bound: Bound, lower: Lower) -> None:
         """Notes the steps that lowering gave for the graph that was opened last."""
@@ -204,6 +219,7 @@ class Families:
         for family in known:
             if program.like is family.base:
                 family.members += 1
+                family.problems = kin.problems if kin is not None else {}
                 return family
         self._count += 1
         family = Family(self._count, program)

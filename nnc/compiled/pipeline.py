@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from nnc.base.context import set_context, timed
@@ -16,7 +17,7 @@ from nnc.compiled.device_kinds import aligned, check_schedule, frugal, queued_co
 from nnc.device import CPU, machine_of, machine_of_device
 from nnc.errors import InternalError
 from nnc.graph import Command, Graph, Kernel, Node, TensorSpec, expect_kernels, find_kernel
-from nnc.lower.alloc import Block, find_block_overlap, plan_blocks
+from nnc.lower.alloc import ArenaPlan, Block, find_block_overlap, plan_blocks
 from nnc.lower.kernels.native import Compiler, Function, Native
 from nnc.lower.kernels.references import RunProgram, sub_graph_kernel, tape_program
 from nnc.lower.phases import (
@@ -29,6 +30,8 @@ from nnc.lower.phases import (
 )
 from nnc.lower.plan.bind import bind_buffers, emit, no_workspace
 from nnc.lower.plan.emit import Workspace
+from nnc.lower.plan.liveness import walk
+from nnc.lower.plan.schedule.assign import most_streams
 from nnc.lower.plan.schedule.make import concurrent_lives, make_schedule
 from nnc.lower.plan.stages import Bound, Kind, Planned, Step
 from nnc.run.background import in_background
@@ -40,6 +43,7 @@ from nnc.run.store.stored import find_place
 
 if TYPE_CHECKING:
     from nnc.compiled.families import Kin
+    from nnc.compiled.templates import Member
 
 ChooseKernel = Callable[[Command, tuple[TensorSpec, ...], Mapping[str, Any], Target], Kernel]
 
@@ -164,23 +168,76 @@ class _Lowering:
         queue = self._queue(options)
         queue.begin()
         is_free = options.memory_budget is None
-        bound = kin.steps(graph, lowered) if is_free else None
-        if bound is None:
-            planned = plan(graph, options, self.workspace)
-            if is_free:
-                kin.note(graph, planned.bound, lowered)
-        else:
-            with timed("planning memory"):
-                planned = plan_memory(bound, options)
+        member = kin.member(graph, lowered) if is_free else None
+        if member is not None:
+            return self._new_member_of(member, options, queue, expect, kin.bases)
+        planned = plan(graph, options, self.workspace)
+        if is_free:
+            kin.note(graph, planned.bound, lowered)
         check_budget(planned, self.options.memory_budget)
+        return self._sized_program(planned, options, queue, expect, kin.bases)
+
+    def _new_member_of(
+        self,
+        member: Member,
+        options: Options,
+        queue: KernelQueue,
+        expect: Callable[[ProgramAbi], None] | None,
+        bases: Sequence[Program],
+    ) -> Program:
+        """Returns the program of a size whose steps a blueprint gives, and whose text a template knows, if there is one."""
+        with timed("planning memory"):
+            blocks = member.templates.blocks(member.values)
+            # With several streams it depends on sizes how long buffers live; the other case is an error.
+            if most_streams(options) > 1 or sum(block.size for block in blocks) > sys.maxsize:
+                planned = plan_memory(member.bound(), options)
+                return self._sized_program(planned, options, queue, expect, bases)
+            arena = _place(blocks, options, member.blueprint.bound.name)
+            place = member.templates.place(arena.offsets, arena.peak)
+        with timed("printing kernels"):
+            found = member.templates.at(member.values, place)
+
+        def printed(bases: Sequence[Program]) -> Program:
+            planned = _planned(member.bound(), place.offsets, arena, options)
+            return self._sized_program(planned, options, queue, expect, bases)
+
+        if found is None:
+            made = printed(bases)
+            member.templates.note(member.values, made, self._print_sized)
+            return made
+        assert self.compiler is not None
+        if expect is not None:
+            expect(found.outside)
+            expect = None
+        parts = cache(lambda: printed([found.base]).parts())
+        code = NativeCode(found.outside, parts, self.compiler, {False: found.printed})
+        return Program(parts, False, like=found.base, code=code)
+
+    def _sized_program(
+        self,
+        planned: Planned,
+        options: Options,
+        queue: KernelQueue,
+        expect: Callable[[ProgramAbi], None] | None,
+        bases: Sequence[Program],
+    ) -> Program:
+        """Returns the program of a plan, with the code of the base that it is like, if there is one."""
         if expect is not None:
             expect(ProgramAbi.of(planned))
-        for base in kin.bases:
+        for base in bases:
             steps = aligned(planned.bound.steps, base.bound.steps)
             if steps is not None:
                 alike = replace(planned, bound=replace(planned.bound, steps=steps))
-                return self._program(alike, self.options, queue, base)
-        return self._program(planned, self.options, queue)
+                return self._program(alike, options, queue, base)
+        return self._program(planned, options, queue)
+
+    def _print_sized(self, planned: Planned) -> NativeCode:
+        """Returns the code of steps with sizes that are not known yet; nothing is compiled."""
+        kernels = {id(step): self.step_kernel(step) for step in walk(planned.bound.steps) if step.region is None}
+        queue = KernelQueue(_NoCompiler(), self.step_kernel, self.workspace, self.machine)
+        natives = {key: each for key, each in queue.of(planned, kernels).items() if isinstance(each, Native)}
+        parts = ProgramParts(planned, make_schedule(planned, self.options), kernels, natives, sized=True)
+        return NativeCode(ProgramAbi.of(planned), lambda: parts, _NoCompiler())
 
     def new_parts(self, graph: Graph) -> ProgramParts:
         """Returns the plan of the graph, and the kernels of its steps."""
@@ -299,17 +356,25 @@ def plan_memory(bound: Bound, options: Options) -> Planned:
     check_addresses(bound)
     inside = [i for i, buffer in enumerate(bound.buffers) if buffer.kind is Kind.ARENA]
     lives = concurrent_lives(bound, options)
-    blocks = [Block(hint(bound.buffers[i].nbytes), lives[i]) for i in inside]
+    arena = _place([Block(hint(bound.buffers[i].nbytes), lives[i]) for i in inside], options, bound.name)
+    offsets: dict[int, int] = dict(zip(inside, arena.offsets, strict=True))
+    return _planned(bound, tuple(map(offsets.get, range(len(bound.buffers)))), arena, options)
+
+
+def _place(blocks: Sequence[Block], options: Options, name: str) -> ArenaPlan:
+    """Gives each block its offset."""
     arena = plan_blocks(blocks, algorithm=options.allocator)
     if options.verify_passes:
         clash = find_block_overlap(blocks, arena.offsets)
         if clash is not None:
-            raise InternalError(f"{bound.name}: arena buffers {clash[0]} and {clash[1]} overlap in the memory plan")
-    offsets: dict[int, int] = dict(zip(inside, arena.offsets, strict=True))
-    placed = tuple(map(offsets.get, range(len(bound.buffers))))
+            raise InternalError(f"{name}: arena buffers {clash[0]} and {clash[1]} overlap in the memory plan")
+    return arena
+
+
+def _planned(bound: Bound, offsets: tuple[int | None, ...], arena: ArenaPlan, options: Options) -> Planned:
     return Planned(
         bound,
-        placed,
+        offsets,
         arena.peak,
         arena.lower_bound,
         flush_denormals=options.flush_denormals,

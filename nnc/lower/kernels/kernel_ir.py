@@ -14,7 +14,8 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from nnc.base.bounded import remembered
-from nnc.base.dtypes import DType, accumulator
+from nnc.base.dtypes import accumulator
+from nnc.base.size import decide
 from nnc.base.target import Target
 from nnc.commands.rules import reduction
 from nnc.graph import Graph, Node, Symbol
@@ -211,8 +212,8 @@ def loops_of(
     strides = tuple(tuple(s.get(merged[head][-1], 0) for head in heads) for s in steps)
     outer = tuple(range(len(groups[0])))
     row = tuple(range(len(outer), len(heads)))
-    dtypes = [symbol.dtype for symbol in operands]
-    vector = _vector_loop(sizes, strides, dtypes, row, neighbours, machine.loops.strided_instructions)
+    units = tuple([symbol.dtype.itemsize for symbol in operands])
+    vector = decide(_vector_loop, sizes, strides, units, row, neighbours, machine.loops.strided_instructions)
     if vector in outer:
         outer = (*(loop for loop in outer if loop != vector), vector)
     else:
@@ -261,22 +262,22 @@ def _symbols(graph: Graph) -> Sequence[Symbol]:
 def _vector_loop(
     sizes: Sequence[int],
     strides: Sequence[Sequence[int]],
-    dtypes: Sequence[DType],
+    units: Sequence[int],
     row: Sequence[int],
     neighbours: int,
     strided: int,
 ) -> int | None:
     """Returns the loop along which the fewest elements must be gathered, which take `strided` instructions each; of equals one
-    of the row, then the longest.
+    of the row, then the longest. `units` are the bytes of elements.
     """
     if not sizes:
         return None
 
     def badness(loop: int) -> tuple[float, bool, int]:
         gathered = 0.0
-        for steps, dtype in zip(strides, dtypes, strict=True):
+        for steps, unit in zip(strides, units, strict=True):
             elements = math.prod(n for n, step in zip(sizes, steps, strict=True) if step)
-            gathered += elements * (strided if steps[loop] not in (0, dtype.itemsize) else 1)
+            gathered += elements * (strided if steps[loop] not in (0, unit) else 1)
         return gathered / max(min(sizes[loop], neighbours), 1), loop not in row, -sizes[loop]
 
     return min(range(len(sizes)), key=badness)

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
+from itertools import repeat
 from typing import Any, NamedTuple, TypeGuard, TypeVar
 
+from nnc.base.size import derive, fixed, hint
 from nnc.lower.kernels.native import PRINTED, Native
 
 _RESERVED = 1 << 12  # bytes of the stack for a number of elements, at least
@@ -44,13 +46,6 @@ class Numbers:
         self._trail: list[_Trailed] = []
         self._leading: list[int] = []
         self._registers: list[int] = []
-
-    def compared(self, here: Structure, there: Structure) -> Structure:
-        """Returns nested tuples of integers, with a number in the place of each that differs in others of the same form."""
-        if isinstance(here, tuple) and isinstance(there, tuple) and len(here) == len(there):
-            made = [self.compared(x, y) for x, y in zip(here, there, strict=True)]
-            return type(here)(*made) if hasattr(here, "_fields") else type(here)(made)
-        return self.give(here) if isinstance(here, int) and isinstance(there, int) and here != there else here  # type: ignore[return-value]
 
     def give(self, size: int) -> int:
         """Returns a size as a number."""
@@ -108,16 +103,18 @@ class Numbers:
         return lines
 
     def again(self, sizes: Sequence[int]) -> tuple[int, ...] | None:
-        """Returns the numbers that the kernel takes at other sizes; None where it would have another text."""
+        """Returns the numbers that the kernel takes at other sizes; None where it would have another text. Sizes that are not known
+        yet (nnc.base.size) give such numbers.
+        """
         values = self._values.copy()
         for at, size in zip(self._given, sizes, strict=True):
             values[at] = size
         made = iter(self._derived.values())
         for function, operands, expected in self._trail:
-            found = function(*[values[at] for at in operands])
+            given = [values[at] for at in operands]
             if expected is None:
-                values[next(made)] = found
-            elif found != expected:
+                values[next(made)] = derive(function, *given)
+            elif function(*given) != expected:
                 return None
         return tuple([values[at] for at in (*self._leading, *self._registers)])
 
@@ -220,10 +217,9 @@ def is_number(x: Any) -> TypeGuard[Number]:
 
 
 class _Variant(NamedTuple):
-    """A kernel of some form, its sizes with numbers among them, and the trail of these."""
+    """A kernel of some form, and the trail of its numbers."""
 
     native: Native
-    sizes: Any
     numbers: Numbers
 
     @property
@@ -231,29 +227,33 @@ class _Variant(NamedTuple):
         """The kernel's text."""
         return self.native.text
 
-    def at(self, sizes: Any) -> Native | None:
-        """Returns the kernel at other sizes; None where it has another text there."""
-        found: list[int] = []
-        numbers = self.numbers.again(found) if _differ_in_numbers(self.sizes, sizes, found) else None
-        return self.native.at(numbers) if numbers is not None else None
+
+def _form(here: Any, there: Any, given: list[Any]) -> Any:
+    """Returns nested tuples of integers with `...` in the place of each that differs in others, and adds these to `given`."""
+    if isinstance(here, tuple):
+        pairs = zip(here, there if isinstance(there, tuple) and len(there) == len(here) else repeat(None), strict=False)
+        return tuple([_form(x, y, given) for x, y in pairs])
+    if isinstance(hint(here), int) and isinstance(there, int) and hint(here) != there:
+        given.append(here)
+        return ...
+    return fixed(here)
 
 
-def _differ_in_numbers(known: Any, sizes: Any, found: list[int]) -> bool:
-    """Whether sizes are the known ones, but for numbers; adds the sizes in the places of numbers to `found`."""
-    if is_number(known):
-        found.append(sizes)
-        return isinstance(sizes, int)
-    if isinstance(known, tuple) and isinstance(sizes, tuple):
-        pairs = zip(known, sizes, strict=False)
-        return len(known) == len(sizes) and all(_differ_in_numbers(x, y, found) for x, y in pairs)
-    return bool(known == sizes)
+def _numbered(sizes: Structure, form: Any, numbers: Numbers) -> Structure:
+    """Returns nested tuples of integers, with a number in the place of each that is `...` in their form."""
+    if form is ...:
+        return numbers.give(sizes)  # type: ignore[arg-type, return-value]
+    if isinstance(sizes, tuple):
+        made = [_numbered(x, y, numbers) for x, y in zip(sizes, form, strict=True)]
+        return type(sizes)(*made) if hasattr(sizes, "_fields") else type(sizes)(made)
+    return sizes
 
 
 def find_sized(
     key: Any, sizes: Structure, others: Structure, make: Callable[[Structure, Numbers], Native | None]
 ) -> Native | None:
     """Returns the kernel for sizes, which it takes as numbers where they differ from those of another size of the program. A known
-    text is not printed again.
+    text is not printed again. Sizes that are not known yet find known texts alone; there is None where no text is known.
 
     Args:
         key: all that the text depends on beside the sizes.
@@ -261,17 +261,24 @@ def find_sized(
         others: the same of another size of the program.
         make: prints the kernel for sizes with numbers among them; None where there is no kernel.
     """
+    given: list[int] = []
+    form = _form(sizes, others, given)
+    values = list(map(hint, given))
+    is_known = all(map(operator.is_, given, values))
     i = 0
     for i in range(_MOST_VARIANTS):
-        known = PRINTED.get((find_sized, key, i))
+        known: _Variant | None = PRINTED.get((find_sized, key, form, i))
         if known is None:
             break
-        native: Native | None = known.at(sizes)
-        if native is not None:
-            return native
-    numbers = Numbers()
-    sized = numbers.compared(sizes, others)
-    made = make(sized, numbers)
+        numbers = known.numbers.again(values)
+        if numbers is not None and not is_known:
+            numbers = known.numbers.again(given)
+        if numbers is not None:
+            return known.native.at(numbers)
+    if not is_known:
+        return None
+    trail = Numbers()
+    made = make(_numbered(sizes, form, trail), trail)
     if made is not None:
-        PRINTED.find((find_sized, key, i), lambda: _Variant(made, sized, numbers))
+        PRINTED.find((find_sized, key, form, i), lambda: _Variant(made, trail))
     return made

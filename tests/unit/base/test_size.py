@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nnc.base.size import Size, Sizes, hint
+from nnc.base.size import Evaluation, Size, Sizes, decide, derive, hint
 
 NUMBERS = st.integers(-9, 9)
 POSITIVE = st.integers(1, 60)
@@ -103,3 +103,42 @@ def test_numpys_integers_leave_arithmetic_to_sizes() -> None:
     sizes = Sizes()
     product = np.int64(3) * sizes.give(8)
     assert isinstance(product, Size) and product.value == 24
+
+
+def test_a_function_that_is_no_polynomial_is_computed_again() -> None:
+    sizes = Sizes()
+    n = sizes.give(8)
+    found = derive(max, n, 20) + derive(max, n, 20)
+    assert hint(found) == 40 and derive(max, 3, 5) == 5 and hint(derive(operator.mul, n, 3)) == 24
+    assert [evaluation(sizes, [m]).of(found) for m in (5, 20, 21)] == [40, 40, 42]
+
+
+def evaluation(sizes: Sizes, given: list[int]) -> Evaluation:
+    found = sizes.at(given)
+    assert found is not None
+    return found
+
+
+def test_a_function_of_sizes_that_divides_by_0_serves_none() -> None:
+    sizes = Sizes()
+    n = sizes.give(8)
+    assert hint(100 // (n - 4)) == 25
+    assert sizes.at([4]) is None and sizes.at([5]) is not None
+
+
+def test_a_choice_is_a_guard() -> None:
+    sizes = Sizes()
+    n = sizes.give(8)
+
+    def longest(shape: tuple[int, ...]) -> int:
+        return shape.index(max(shape))
+
+    assert decide(longest, (3, n, 5)) == 1 and decide(longest, (3, 4, 5)) == 2
+    assert [m for m in range(1, 8) if sizes.at([m]) is not None] == [5, 6, 7]
+
+
+def test_sizes_know_whether_a_guard_fixes_one_that_was_given() -> None:
+    sizes = Sizes()
+    n, m = sizes.give(8), sizes.give(16)
+    assert n * 2 == m and n % 4 == 0 and not sizes.fixes(2)
+    assert int(m) == 16 and sizes.fixes(2) and not sizes.fixes(1)

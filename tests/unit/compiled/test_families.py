@@ -112,6 +112,19 @@ def test_explain_names_the_family() -> None:
     assert "family" not in double.explain()
 
 
+def test_explain_says_why_each_new_size_is_lowered_or_printed() -> None:
+    ordered = nnc.compile(lambda x: nnp.sort(x * 2, axis=0))
+    looped = nnc.compile(lambda x: nnc.scan(lambda c, r: (c * 0.5 + r, None), nnp.zeros(16), x)[0])
+    for n in (40, 46, 52, 43, 49):
+        ordered(rows(n)), looped(rows(n))
+    assert "; each new size is printed: " in ordered.explain()
+    assert "; each new size is printed: how often a loop looks for interrupts" in looped.explain()
+    spectrum = nnc.compile(lambda x: nnp.abs(nnp.fft.fft(x, axis=0)))
+    for n in (40, 46, 52, 43):
+        spectrum(rows(n))
+    assert "; each new size is " in spectrum.explain(), spectrum.explain()
+
+
 def test_programs_share_code_after_the_second_size() -> None:
     fun = nnc.compile(lambda x: nnp.tanh(x) * x - nnp.sum(x, axis=0))
     names = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -20,17 +21,22 @@ from nnc.lower.kernels.native import Native, Remembered
 from nnc.lower.plan.stages import Step
 
 
-def _fill(step: Step, machine: Target) -> Native:
-    """Returns a tensor of one value is the smallest graph that there is; a complex one is filled by words."""
+def _fill(step: Step, machine: Target, nests: KernelPrinter) -> Native:
+    """A tensor of one value is the smallest graph that there is; a complex one is filled by words."""
     view = step.outputs[0]
     if dtypes.is_complex(view.spec.dtype):
         printer = Printer(step, machine)
         value = constant_bytes(printer.main, "value", view.spec.dtype.type(step.params["value"]).tobytes())
         fill_box(printer, view.spec, value, "%out0", view.strides)
         return printer.native()
-    out = Symbol(view.spec)
-    graph = Graph((), (out,), (Node(step.command, (), (out,), step.params),))
-    return print_graph(graph, (), step.outputs, machine)
+    if step.like is not None:
+        return nests.native(replace(step, graphs=(_value(step),), like=replace(step.like, graphs=(_value(step.like),))))
+    return print_graph(_value(step), (), step.outputs, machine)
+
+
+def _value(step: Step) -> Graph:
+    out = Symbol(step.outputs[0].spec)
+    return Graph((), (out,), (Node(step.command, (), (out,), step.params),))
 
 
 def _run_fill(inputs: Any, outputs: Any, params: Mapping[str, Any]) -> None:
@@ -42,7 +48,8 @@ def _can_fill(specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:
 
 
 def _full_kernel(machine: Target) -> Kernel:
-    return Kernel(CPU, _run_fill, _can_fill, native=Remembered(partial(_fill, machine=machine)))
+    native = partial(_fill, machine=machine, nests=KernelPrinter(machine))
+    return Kernel(CPU, _run_fill, _can_fill, native=Remembered(native, sized=True))
 
 
 def _fused_kernel(machine: Target) -> Kernel:
