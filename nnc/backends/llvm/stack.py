@@ -6,9 +6,9 @@ unknown where an instruction moves the stack pointer in a way that this file doe
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
-from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from typing import NamedTuple
 
@@ -114,34 +114,36 @@ def stack_bytes(assembly: str, name: str, architecture: str) -> int | None:
         return None
     own = {label: _own_bytes(body, family) for label, body in bodies.items()}
     calls = {
-        label: {found["name"] for found in family.calls.finditer(body)} & functions for label, body in bodies.items()
+        label: {found["name"] for found in family.calls.finditer(body)} & bodies.keys()
+        for label, body in bodies.items()
     }
     others = re.compile(rf"^\t(?:(?!\.|{family.calls.pattern[2:]})|{_POINTERS}).*", re.MULTILINE)
-    addressed = functions.intersection(word for line in others.finditer(text) for word in re.findall(_WORD, line[0]))
+    addressed = bodies.keys() & {word for line in others.finditer(text) for word in re.findall(_WORD, line[0])}
     through_pointers = {label for label, body in bodies.items() if _calls_through_pointers(body, family)}
+    deepest = dict[str, float]()  # bytes of a call
+    to_pointer = dict[str, float]()  # of those, the bytes up to a call through a pointer
     try:
-        tuple(TopologicalSorter(calls).static_order())
+        for function in TopologicalSorter(calls).static_order():  # callees first
+            callees = calls[function]
+            deepest[function] = own[function] + max((deepest[each] for each in callees), default=0)
+            ways = [to_pointer[each] for each in callees if each in to_pointer]
+            if ways or function in through_pointers:
+                to_pointer[function] = own[function] + max(ways, default=0)
     except CycleError:
         return None
-
-    @cache
-    def deepest(function: str, entered: frozenset[str]) -> int | None:
-        """The bytes of a call. No function is called through a pointer while it runs: nothing that is printed calls itself."""
-        below = [deepest(callee, entered) for callee in calls[function]]
-        if function in through_pointers:
-            below += [deepest(callee, entered | {callee}) for callee in addressed - entered]
-        taken = own[function]
-        known = [nbytes for nbytes in below if nbytes is not None]
-        return None if taken is None or len(known) < len(below) else taken + max(known, default=0)
-
-    return deepest(name, frozenset())
+    found = deepest[name]
+    if name in to_pointer and addressed:
+        # No function is called through a pointer while it runs: printed code never calls itself.
+        nested = sum(to_pointer.get(each, 0) for each in addressed)
+        found = max(found, to_pointer[name] + nested + max(deepest[each] for each in addressed))
+    return None if math.isinf(found) else int(found)
 
 
-def _own_bytes(body: str, family: _Family) -> int | None:
-    """Returns the bytes that a function takes by itself."""
+def _own_bytes(body: str, family: _Family) -> float:
+    """Returns the bytes that a function takes by itself; infinity where they are not known."""
     rest = family.gives.sub("", family.takes.sub("", body))
     if family.moves.search(rest):
-        return None
+        return math.inf
     sizes = (
         _SIZES[key](size) for found in family.takes.finditer(body) for key, size in found.groupdict().items() if size
     )

@@ -82,3 +82,10 @@ def test_it_is_unknown_where_the_room_is(name: str, target: str) -> None:
 def test_it_is_unknown_for_other_processors_and_other_systems() -> None:
     assert stack_bytes("f:\n ret\n", "f", "riscv64") is None
     assert stack_bytes("_f:\n ret\n", "f", "arm64") is None
+
+
+def test_functions_that_call_each_other_through_pointers_count_once_each() -> None:
+    code = "\t.type\tf{0},@function\nf{0}:\n\tpushq\t%rbx\n\tcallq\t*%rax\n\tleaq\tf{0}(%rip), %rcx\n"
+    many = "".join(code.format(i) for i in range(40))
+    found = stack_bytes(many, "f0", "x86_64")
+    assert found is not None and 40 * 16 <= found <= 42 * 16
