@@ -19,7 +19,7 @@ from nnc.array.at import AtIndexer
 from nnc.array.indexing import getitem
 from nnc.array.matmul import matmul
 from nnc.array.methods import NamedMethods
-from nnc.array.promote import WeakScalar, apply, as_operand, astype, dtype_of, is_weak, to_dtype, with_weakness
+from nnc.array.promote import apply, as_operand, astype, dtype_of, is_weak, to_dtype, with_weakness
 from nnc.base import dtypes, html
 from nnc.base.casting import cast_array, limits
 from nnc.base.context import get_context
@@ -718,7 +718,7 @@ def asarray(
         (2, 2)
     """
     if dtype is None and device is None and not copy and get_context().device is None:
-        if isinstance(obj, ArrayMethods):
+        if isinstance(obj, ArrayMethods) and not obj.weak:
             return obj  # type: ignore[return-value]  # a tracer, which types call an array
         if type(obj) is np.ndarray and dtypes.is_known(obj.dtype):
             return Array(obj)
@@ -752,14 +752,14 @@ def _make_array(obj: Any, dtype: Any, copy: bool | None) -> Any:
     """Returns the array of `asarray`, on the CPU."""
     wanted = None if dtype is None else to_dtype(dtype, "asarray")
     x = as_operand(obj, "asarray", "obj", wanted)
-    if copy and wanted is None and getattr(x, "weak", False):
-        wanted = dtype_of(x)  # a new array is strong
+    if wanted is None and getattr(x, "weak", False):
+        wanted = dtype_of(x)  # the array of a number keeps its dtype where it meets others
     if isinstance(x, Array):
         if (wanted is None or wanted == x.spec.dtype) and not copy:
             return x if wanted is None else with_weakness(x, False)
         if type(x) is not Array:  # on another device
             changed = wanted not in (None, x.spec.dtype)
-            return ew.convert(x, dtype=wanted) if changed else with_weakness(ew.copy(x), wanted is None and x.weak)
+            return ew.convert(x, dtype=wanted) if changed else with_weakness(ew.copy(x), False)
     elif hasattr(x, "spec"):
         if wanted is None:
             return x
@@ -781,7 +781,7 @@ def _make_array(obj: Any, dtype: Any, copy: bool | None) -> Any:
         data = cast_array(data, wanted)
     elif copy:
         data = np.array(data)
-    return Array(data, weak=obj.weak if wanted is None and isinstance(obj, WeakScalar) else False)
+    return Array(data)
 
 
 def _check_range(data: NDArray, wanted: dtypes.DType) -> None:

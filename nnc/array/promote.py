@@ -115,10 +115,10 @@ def as_operand(x: Any, where: str = "asarray", name: str = "x", dtype: dtypes.DT
 
 def _from_list(x: Sequence[Any], where: str, name: str, dtype: dtypes.DType | None) -> Operand:
     if any(hasattr(kind, "spec") or is_foreign(kind) for kind in set(map(type, _walk(x)))):
-        parts = [as_operand(part, where, name) for part in x]
+        parts = [as_operand(part, where, name, dtype) for part in x]
         parts = broadcast(*promote(*parts, where=where), where=where)
-        rows = [reshape(part, shape=(1, *spec_of(part).shape)) for part in parts]
-        return concatenate(*rows, axis=0)
+        joined = concatenate(*[reshape(part, shape=(1, *spec_of(part).shape)) for part in parts], axis=0)
+        return with_weakness(astype(joined, dtype or dtype_of(joined), where), False) if is_weak(joined) else joined
     try:
         array = np.asarray(x)
     except ValueError as error:
@@ -364,8 +364,12 @@ def as_operands(xs: Sequence[Any], where: str, names: Sequence[str] = ()) -> lis
         DTypeError, ArgumentTypeError: nnc cannot make an array of an operand.
     """
     names = names or ("x",) * len(xs)
-    if any(isinstance(x, (list, tuple)) for x in xs) and any(getattr(x, "dtype", None) == dtypes.uint64 for x in xs):
-        return [_beside_unsigned(x, where, name) for x, name in zip(xs, names, strict=True)]
+    if any(isinstance(x, (list, tuple)) for x in xs):
+        kinds = {getattr(x, "dtype", None) for x in xs}
+        if dtypes.uint64 in kinds:
+            return [_beside_unsigned(x, where, name) for x, name in zip(xs, names, strict=True)]
+        if kinds & WIDE:  # in which traced numbers of a list keep all their digits
+            return [_beside_wide(x, where, name) for x, name in zip(xs, names, strict=True)]
     return [as_operand(x, where, name) for x, name in zip(xs, names, strict=True)]
 
 
@@ -376,6 +380,13 @@ def _beside_unsigned(x: Any, where: str, name: str) -> Operand:
             if isinstance(made, np.ndarray) and made.dtype.kind in "iu" and made.size and made.min() >= 0:
                 return made.astype(np.uint64)
     return as_operand(x, where, name)
+
+
+def _beside_wide(x: Any, where: str, name: str) -> Operand:
+    made = as_operand(x, where, name)
+    if not isinstance(x, (list, tuple)) or not hasattr(made, "spec") or dtype_of(made) not in _IN_64_BITS:
+        return made
+    return as_operand(x, where, name, _IN_64_BITS[dtype_of(made)])
 
 
 def _promote(operands: Sequence[Operand], where: str, to: Any) -> list[Value]:

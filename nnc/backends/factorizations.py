@@ -11,12 +11,11 @@ from nnc.graph import Attribute, TensorSpec, command
 
 Specs = tuple[TensorSpec, ...]
 
-printed_if_small: Attribute[bool] = Attribute(
-    "printed_if_small", "whether LAPACK leaves small matrices to a printed kernel"
+printed_rows: Attribute[int] = Attribute(
+    "printed_rows", "rows and columns of matrices up to which LAPACK leaves batches of them to a printed kernel"
 )
 
-_MOST_ROWS = 32  # of small matrices in batches: 1.7 to 12 times as fast on Zen 3; at 64 rows 0.4 to 2.6 times
-_MOST_ROWS_ALONE = 16  # of one alone: 1.02 to 1.6 times
+_FEW = 2  # matrices that fill no vector: a kernel then computes with short ones
 
 
 def supports(specs: Specs, params: Mapping[str, Any]) -> bool:
@@ -26,6 +25,7 @@ def supports(specs: Specs, params: Mapping[str, Any]) -> bool:
 
 def pays(name: str, specs: Specs) -> bool:
     """Whether a printed factorisation is faster than LAPACK's, which then declines."""
-    *batch, m, n = specs[0].shape
-    most = _MOST_ROWS if math.prod(batch) > 1 else _MOST_ROWS_ALONE
-    return printed_if_small.get(command(name), False) and supports(specs, {}) and max(m, n) <= most
+    most = printed_rows.get(command(name), 0)
+    if math.prod(specs[0].shape[:-2]) <= _FEW:
+        most //= 2
+    return supports(specs, {}) and max(max(spec.shape[-2:]) for spec in specs) <= most

@@ -14,6 +14,7 @@ Facts about a call are remembered so that an equal call need not find them out a
 | specialised eager calls (`calls/specialise.py`) | specs, weakness, settings | the commands to run |
 | specialised calls of a trace (`trace/core/staged_call.py`) | the same, and which operands have tangents | the nodes to record |
 | calls of compiled functions (`signature.CallPattern`) | structure, specs, weakness, static leaves | the program |
+| transforms of compiled functions (`compiled/compiled.py`) | transform, its settings | the compiled transform |
 | routines (`trace/dynamic/routine.py`) | which operands are active | the recorded operations, and how they run |
 | results (`trace/dynamic/memo.py`) | routine, operands by content or identity | the arrays |
 | equal runs of a function (`nnc/compiled/dynamic_steps.py`) | function, structure, specs | its compiled form |

@@ -164,9 +164,10 @@ class Products(NamedTuple):
         parts: parts of a product, at most.
         least_rows: rows of a part, which packs its own panel.
         packed_rows: rows of a part from which on a panel is packed.
+        far_rows: rows of all parts from which on that pays where rows of the right matrix are far apart, or converted.
         unpacked_bytes: bytes of a right matrix up to which it is read as it lies.
         read_cost: time to read a vector for a multiplication, in times of the multiplication.
-        displacing_bytes: bytes between rows of the right matrix by which they displace each other in the nearest cache.
+        displacing_bytes: bytes between rows of a matrix by which they displace each other in the nearest cache.
         slow_second_cache: whether tiles must spare the way from the second-level cache.
         enough_rows: where that way is slow: rows that are enough of a part of several panels.
         shared_volume: multiplications from which on a product calls code that others share.
@@ -194,6 +195,7 @@ class Products(NamedTuple):
     parts: int = 16
     least_rows: int = 64  # each part packs its own panel
     packed_rows: int = 96
+    far_rows: int = 48
     unpacked_bytes: int = 1 << 17
     read_cost: float = 0.1
     displacing_bytes: int = 1 << 12  # its sets repeat every 4 KB

@@ -76,10 +76,10 @@ PRINTED = (fused, with_epilogue, unit)  # sub-graphs that become kernels: nothin
 
 # A linear map that is known only by its transpose: `pull(cotangents) -> cotangents of the operands`, or the sub-graph of that
 # function, which takes captured values too: the last operands. It lives in the linear graph that reverse mode transposes
-# (nnc.trace.core.pulls). `leaves_out`: cotangents that are zero take no part.
+# (nnc.trace.core.pulls). `leaves_out`: cotangents that are zero take no part; `takes_none`: nor do they, and `pull` is given None.
 pull_only = register(
     "pull_only",
-    Rules(infer=lambda *specs, pull, outputs, leaves_out=False, graphs=(): outputs),
+    Rules(infer=lambda *specs, pull, outputs, leaves_out=False, takes_none=False, graphs=(): outputs),
     arity=None,
     outputs=None,
 )

@@ -5,9 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
-from functools import partial, update_wrapper
+from functools import partial, update_wrapper, wraps
+from types import MethodType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, Protocol, Self, overload
 
+from nnc import tree
 from nnc.array.array import as_value
 from nnc.array.promote import promotion_watch
 from nnc.base.bounded import BoundedCache
@@ -28,12 +30,13 @@ from nnc.compiled.retraces import (
     note_reuse,
     warn_of_traces,
 )
-from nnc.compiled.signature import Call, CallPattern, Key, Names, Numbers, Signature, parameter_names
+from nnc.compiled.signature import Call, CallPattern, Key, Names, Numbers, Signature, parameter_names, setting
 from nnc.compiled.toolchain import toolchain
 from nnc.errors import NncError, TraceError, user_error
 from nnc.errors.tracebacks import api_boundary, cut_traceback, leave
 from nnc.run.background import deferring
 from nnc.run.store.stored import prepare
+from nnc.trace.core.compiled_function import Arguments, CompiledFunction, Settings
 from nnc.trace.core.flat import call_function, name_of
 from nnc.trace.core.tracer import Tracer
 from nnc.typing import P, Q, R, R_co, S
@@ -41,8 +44,10 @@ from nnc.typing import P, Q, R, R_co, S
 if TYPE_CHECKING:
     from nnc.compiled.dims import Axes, DynamicAxes
     from nnc.compiled.families import Families, Family
+    from nnc.compiled.pieces import Pieces
 
 Fun = Callable[..., Any]
+_make_pieces = later(f"{__package__}.pieces", "Pieces")
 _make_families = later(f"{__package__}.families", "Families")
 _read_axes = later(f"{__package__}.dims", "read_axes")
 
@@ -91,11 +96,14 @@ def make_compiled(
 
 
 _REUSED = "the last call reused a program"
+_UNCALLED = "it has not been called yet"
+_TRANSFORMED = "it has not been called yet, but transforms of it were made, which are explained by themselves"
+_IN_PIECES = "the last call was within a transform that is not compiled; the function's share of it ran as programs"
 _UNCOMPILED = "the last call was within a transform that is not compiled, which ran its commands one by one: compile the transform"
 _SHORTCUTS = 256  # of one function: patterns of calls that have a fast path
 
 
-class Compiled(Generic[P, R_co]):
+class Compiled(CompiledFunction, Generic[P, R_co]):
     """A compiled function; made by `nnc.compile`."""
 
     def __init__(
@@ -115,13 +123,15 @@ class Compiled(Generic[P, R_co]):
         self._alike: BoundedCache[tuple[Key, tuple[type, ...]], FastPath] = BoundedCache(_SHORTCUTS)
         # of the last call, if that reused a program; the next call tries it first
         self._fast_path: FastPath | None = None
+        self._pieces: dict[Key, Pieces] = {}  # for calls within transforms that are not compiled
+        self._transformed: BoundedCache[Any, Compiled[..., Any]] = BoundedCache(_SHORTCUTS)
         self._freed = FreedNumbers()
         self._axes = axes
         self._families: Families | None = None  # made for the second program
         self._family: Family | None = None  # of the program that the last call made
         self._last_key: Key | None = None  # of the last call, as it was given
         self._last: Executable | None = None
-        self._reason = "it has not been called yet"
+        self._reason = _UNCALLED
         self._hits = self._misses = 0
         self._origin: Any = None  # set while the function was called only once (nnc.compiled.retraces)
         self._lock = new_rlock()
@@ -148,6 +158,11 @@ class Compiled(Generic[P, R_co]):
                 executable = None
                 if recorder is not None:
                     return recorder.evaluate(self, *args, **kwargs)
+                pieces, found = (None, call) if context.modes or context.axes else self._find_pieces(call)
+                result = NotImplemented if pieces is None else pieces.call(found.arguments.dynamic)
+                if result is not NotImplemented:
+                    self._reason = _IN_PIECES
+                    return result
                 self._reason = _UNCOMPILED
             else:
                 is_first = call.key not in self._entries
@@ -195,6 +210,25 @@ class Compiled(Generic[P, R_co]):
         """The options of `nnc.compile`."""
         return self._options
 
+    def transformed(
+        self, transform: Callable[..., Fun], settings: Settings, arguments: Arguments = "same"
+    ) -> Compiled[..., Any]:
+        """Returns a transform of the function, compiled with the same options; no argument is donated.
+
+        Arguments by name stay so, since transforms tell them from others.
+        """
+        leaves, structure = tree.flatten(settings)
+        key = transform, structure, tuple(map(setting, leaves))
+        made = self._transformed.find(key)
+        if made is None:
+            fun, axes = transform(self.fun, *settings[0], **settings[1]), self._axes if arguments == "same" else None
+            signature = self._signature._replace(fun=fun, movable=(), donate_nums=(), donate_names=())
+            made = Compiled(signature, self._options, self._max_traces, self._device, axes)
+            self._transformed.keep(key, made)
+            if self._reason is _UNCALLED:
+                self._reason = _TRANSFORMED
+        return made
+
     @api_boundary
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """Traces for these arguments (arrays, numbers or ShapeDtypeStructs) without running."""
@@ -228,6 +262,8 @@ class Compiled(Generic[P, R_co]):
             self._fast_path = None
             self._hits = self._misses = 0
             self._freed.clear()
+            self._transformed.clear()
+            self._pieces.clear()
             self._families = None
             self._last_key, self._last, self._reason, self._family = None, None, "its cache was cleared", None
 
@@ -313,6 +349,27 @@ class Compiled(Generic[P, R_co]):
             warn_of_traces(name_of(self._signature.fun), self._misses, self._hits + self._misses, nearby)
         return executable, call
 
+    def _find_pieces(self, given: Call) -> tuple[Pieces | None, Call]:
+        """Returns the programs for a call within a transform that is not compiled, and the call as they take it. There are none
+        where the function captures values of an enclosing trace.
+        """
+        with self._lock:
+            call, pieces = given, self._pieces.get(given.key)
+            if pieces is None or not pieces.snapshot.unchanged():
+                call = self._freed.free(given, self._device)
+                pieces = self._pieces.get(call.key)
+            if pieces is None or not pieces.snapshot.unchanged():
+                options = self._options.update(device=call.key.device, memory_budget=Options().memory_budget)
+                call, lowered = self._freed.trace(given, self._device, partial(Lowered.of, options=options))
+                if lowered.captures_tracers:
+                    return None, given
+                pieces = self._pieces[call.key] = _make_pieces(lowered, partial(self._compile_piece, options))
+        return pieces, call
+
+    def _compile_piece(self, options: Options, fun: Fun) -> Compiled[..., Any]:
+        fun.__name__ = f"{fun.__name__} of {name_of(self.fun)}"
+        return Compiled(Signature.of(fun, None, None, None, None), options, None, self._device)
+
     def _why(self, key: Key, entry: Executable | None) -> list[Change]:
         if entry is not None:
             return captured_changes(entry.snapshot.changes())
@@ -344,7 +401,7 @@ def recorder_of(leaves: Iterable[Any]) -> CallRecorder | None:
     return owner if getattr(owner, "is_recorder", False) else None
 
 
-class BoundMethod(Generic[P, R_co]):
+class BoundMethod(CompiledFunction, Generic[P, R_co]):
     """A compiled method of an object."""
 
     def __init__(self, compiled: Compiled[..., Any], instance: Any) -> None:
@@ -357,6 +414,21 @@ class BoundMethod(Generic[P, R_co]):
     def __getattr__(self, name: str) -> Any:
         return getattr(self.compiled, name)
 
+    def transformed(self, transform: Callable[..., Fun], settings: Settings, arguments: Arguments = "same") -> Fun:
+        """Returns a transform of the method, compiled with the same options, for this object."""
+        made = self.compiled.transformed(_of_instance, ((transform, settings), {}), arguments)
+        return BoundMethod(made, self.instance)
+
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """Traces for these arguments without running."""
         return self.compiled.lower(self.instance, *args, **kwargs)
+
+
+def _of_instance(fun: Fun, transform: Callable[..., Fun], settings: Settings) -> Fun:
+    """Returns a function of an object and the arguments of a transform of its method `fun`."""
+
+    @wraps(fun)
+    def call(instance: Any, *args: Any, **kwargs: Any) -> Any:
+        return transform(MethodType(fun, instance), *settings[0], **settings[1])(*args, **kwargs)
+
+    return call

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from nnc.array.array import Array, as_value, asarray
+from nnc.array.array import Array, as_value
 from nnc.array.device_array import DeviceArray, new_device_array
 from nnc.array.promote import astype
 from nnc.base.dtypes import is_scalar
@@ -54,7 +54,7 @@ class QueuedProgram:
         interpreter = self._interpreter
         with self._lock:
             memory = [
-                x.memory if type(x) is DeviceArray and x.owner is interpreter else interpreter.put(asarray(x)).memory
+                x.memory if type(x) is DeviceArray and x.owner is interpreter else interpreter.put(as_value(x)).memory
                 for x in arrays
             ]
             for place in self._program.outside.donated:

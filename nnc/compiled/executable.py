@@ -95,6 +95,20 @@ class Lowered:
         return not all(isinstance(value, Array) for value in self._staged.captured)
 
     @property
+    def snapshot(self) -> Snapshot:
+        """The captured Python values."""
+        return self._snapshot
+
+    @property
+    def captured(self) -> tuple[Any, ...]:
+        """The captured arrays, the last inputs of the graph."""
+        return self._staged.captured
+
+    def build(self, outputs: Sequence[Any]) -> Any:
+        """Builds the function's result from values of the outputs of the graph."""
+        return Outputs.of(self._out, self.graph.output_specs, self._weak).build(outputs)
+
+    @property
     def graph(self) -> Graph:
         """The symbolic graph. Its last inputs are the arrays that the function captures."""
         return self._staged.graph

@@ -220,7 +220,7 @@ def _needs_python(steps: list[Step], links: bool) -> UnsupportedError:
     if not links and any(_has_lapack(step) for step in steps):
         return user_error(UnsupportedError, WHERE, problem, fix='pass lapack="link" to call LAPACK by name.')
     fix = (
-        "pass max_steps= to nnc.export, and no checkpoint= to loops." if any(step.command.name in _LOOPS for step in steps)
+        "pass max_steps= to nnc.export, and keep more states by checkpoint=." if any(step.command.name in _LOOPS for step in steps)
         else "leave these commands out, or compute them before and behind the exported function."
     )  # fmt: skip
     return user_error(UnsupportedError, WHERE, problem, fix=fix)

@@ -35,6 +35,7 @@ def print_header(exported: Exported, alignment: int) -> str:
         *(f"{key}: {value}" for key, value in exported.quantities.items()), "",
         "A call allocates nothing and keeps nothing: calls at the same time have an arena each. Outputs share no memory",
         "with inputs, the arena or each other. 0 is success; any other number is an error, which NAME_error words.",
+        "The stack is what a call takes at most, without functions of other libraries.",
         *(["constants is the content of the file NAME.bin, mapped or read, and aligned as the arena is."] if has_file else []),
         *(["It calls LAPACK: link a library with 32-bit integers."] if exported.calls_lapack else []),
         *(["NAME_start makes threads and returns 0, NAME_stop ends them; else loops run alone."] if exported.has_pool else []),

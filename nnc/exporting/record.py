@@ -43,7 +43,8 @@ class Exported:
         arena_bytes: bytes of the arena that a caller hands over.
         code_bytes: bytes of instructions.
         constant_bytes: bytes of constants.
-        stack_bytes: bytes of the stack that a call takes at most, without functions of libm; None where nnc cannot tell.
+        stack_bytes: bytes of the stack that a call takes at most, without functions of other libraries, in WebAssembly of the
+            stack in linear memory; None where nnc cannot tell.
         flops: floating-point operations of a call; of a loop of unknown length, of one iteration.
         needs: the functions of other libraries that it calls.
         errors: the messages of the numbers that it returns.
@@ -96,6 +97,7 @@ class Exported:
     def quantities(self) -> dict[str, str]:
         """The quantities, in words."""
         stack = "unknown" if self.stack_bytes is None else format_bytes(self.stack_bytes)
+        stack += " of linear memory" if self.target == "wasm32" else ""
         return {
             "arena": format_bytes(self.arena_bytes),
             "code": format_bytes(self.code_bytes),

@@ -66,6 +66,12 @@ decompose = _rare(
     when=lambda options: kind_of(options.device) != CPU,
     invalidates=[Fact.SIMPLIFIED, Fact.NO_DEAD],
 )
+plan_replays = _rare(
+    "loops.plan_replays",
+    concerns=("pull_iterations",),
+    when=lambda options: kind_of(options.device) == CPU,
+    invalidates=[Fact.SIMPLIFIED, Fact.FOLDED, Fact.MERGED, Fact.NO_DEAD],
+)
 subpixel = _rare("simplify.subpixel", concerns=("conv_input_grad",), invalidates=[Fact.SIMPLIFIED, Fact.NO_DEAD])
 licm = _rare("loops.licm", concerns=roles, ensures=[Fact.NO_INVARIANTS], invalidates=[Fact.NO_DEAD])
 one_hot = _rare(
@@ -114,7 +120,7 @@ reduce_in_producers = _rare(
 interleave = _rare("fusion.interleave", when=lambda options: most_streams(options) > 1, requires=[Fact.KERNELS])
 check_finite = _rare("check_finite")
 
-SIMPLIFY = Phase("simplify", (inline_calls, dce, fold, simplify, parts, cse))
+SIMPLIFY = Phase("simplify", (inline_calls, plan_replays, dce, fold, simplify, parts, cse))
 # Forms that users write, or that derivatives have, become forms that take less work or memory.
 REWRITE = Phase(
     "rewrite",

@@ -18,7 +18,7 @@ from nnc.commands.rules import check_axis
 from nnc.commands.special import erfc
 from nnc.errors import ArgumentTypeError, ShapeError, user_error
 from nnc.graph import spec_of
-from nnc.numpy.operands import keeps_weakness, to_axes
+from nnc.numpy.operands import keeps_weakness, to_axes, to_value
 from nnc.typing import ArrayLike
 
 __all__ = [
@@ -50,7 +50,7 @@ __all__ = [
 def to_float(x: ArrayLike, where: str) -> Array:
     """`x` as an array of a floating-point dtype."""
     value = promote(x, where=where, to=dtypes.to_float)[0]
-    return value if hasattr(value, "spec") else nnp.asarray(value)
+    return to_value(value, where)
 
 
 @specialised(1)
@@ -64,7 +64,7 @@ def relu(x: ArrayLike) -> Array:
         >>> relu(np.array([-1.0, 2.0], np.float32))
         Array([0., 2.], dtype=float32)
     """
-    x = nnp.asarray(x)
+    x = to_value(x, "relu")
     return nnp.where(x <= 0, 0, x)
 
 
@@ -79,7 +79,7 @@ def relu6(x: ArrayLike) -> Array:
         >>> nnc.nn.relu6(nnp.asarray([-1.0, 2.0, 8.0]))
         Array([0., 2., 6.], dtype=float32)
     """
-    x = nnp.asarray(x)
+    x = to_value(x, "relu6")
     return nnp.where(x <= 0, 0, nnp.where(x >= 6, 6, x))
 
 
@@ -163,7 +163,7 @@ def prelu(x: ArrayLike, negative_slope: ArrayLike, *, axis: int = 1) -> Array:
                [-0.5 , -0.25]], dtype=float32)
     """
     x, slope = promote(x, negative_slope, where="prelu", to=dtypes.to_float)
-    x, slope = nnp.asarray(x), nnp.asarray(slope)
+    x, slope = to_value(x, "prelu"), to_value(slope, "prelu")
     if slope.size != 1:
         at = check_axis("prelu", axis, x.ndim)
         if slope.shape != (x.shape[at],):
@@ -332,7 +332,7 @@ def hard_tanh(x: ArrayLike) -> Array:
         >>> nnc.nn.hard_tanh(nnp.asarray([-4.0, 0.5, 4.0]))
         Array([-1. ,  0.5,  1. ], dtype=float32)
     """
-    x = nnp.asarray(x)
+    x = to_value(x, "hard_tanh")
     return nnp.where(x <= -1, -1, nnp.where(x >= 1, 1, x))
 
 

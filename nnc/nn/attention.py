@@ -15,7 +15,7 @@ from typing import Any
 
 import nnc.numpy as nnp
 from nnc import random
-from nnc.array.array import Array
+from nnc.array.array import Array, as_value
 from nnc.array.promote import astype, dtype_of, promote
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
@@ -25,6 +25,7 @@ from nnc.errors import ArgumentError, DTypeError, ShapeError, user_error
 from nnc.graph import spec_of
 from nnc.nn.ranges import read_lengths
 from nnc.nn.stochastic import dropout
+from nnc.numpy.operands import to_value
 from nnc.trace.core.subgraphs import checkpoint
 from nnc.trace.loops.control_flow import scan
 from nnc.typing import ArrayLike
@@ -110,7 +111,7 @@ def dot_product_attention(
         for n, place in zip(lengths, (nnp.arange(count)[:, None], nnp.arange(keys)), strict=True)
         if n is not None
     ]
-    q, k, v = nnp.asarray(q), nnp.asarray(k), nnp.asarray(v)
+    q, k, v = map(as_value, (q, k, v))
     if masks or limits or is_causal or window is not None:
         k, v = _spoiled_by_key(k, v)
     if not dropout_rate and count * shared >= FEW and max(spec_of(q).shape[-1], spec_of(v).shape[-1]) <= WIDE:
@@ -164,7 +165,7 @@ def _chunk_size(chunk_size: int | None, keys: int) -> int:
 
 def _read_scores(name: str, x: Any, full: tuple[int, ...]) -> Array:
     """Returns a bias or a mask with as many axes as the scores (..., heads, T, S), each of them of that size or 1."""
-    x = nnp.asarray(x)
+    x = to_value(x, WHERE, name)
     shape = (1,) * (len(full) - x.ndim) + x.shape
     if len(shape) != len(full) or any(n not in (1, size) for n, size in zip(shape, full, strict=True)):
         problem = f"{name} has shape {x.shape}, which does not broadcast to the scores' shape {full}."

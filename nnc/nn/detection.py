@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import nnc.numpy as nnp
-from nnc.array.array import Array
+from nnc.array.array import Array, as_value
 from nnc.array.promote import as_operands, astype, promote, result_dtype
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
@@ -16,7 +16,7 @@ from nnc.commands import elementwise as ew
 from nnc.errors import ShapeError, TraceError, user_error
 from nnc.graph import spec_of
 from nnc.nn.windows import Sizes, parse_layout, per_axis
-from nnc.numpy.operands import at_once, known
+from nnc.numpy.operands import at_once, known, to_value
 from nnc.trace.loops.control_flow import while_loop
 from nnc.typing import ArrayLike
 
@@ -44,7 +44,7 @@ def box_iou(boxes1: ArrayLike, boxes2: ArrayLike) -> Array:
         >>> box_iou(np.array([[0.0, 0.0, 2.0, 2.0]]), np.array([[1.0, 0.0, 3.0, 2.0]]))
         Array([[0.33333333]], dtype=float64)
     """
-    a, b = (nnp.asarray(x) for x in promote(boxes1, boxes2, where="box_iou", to=dtypes.to_float))
+    a, b = (as_value(x) for x in promote(boxes1, boxes2, where="box_iou", to=dtypes.to_float))
     for name, x in (("boxes1", a), ("boxes2", b)):
         _check_boxes("box_iou", name, x, 4)
     wide = dtypes.accumulator(a.dtype)
@@ -91,7 +91,7 @@ def nms(boxes: Any, scores: Any, iou_threshold: float, *, max_output_size: int |
         >>> nms(np.array([[0.0, 0, 2, 2], [0, 0, 2, 1.9], [3, 3, 4, 4]]), np.array([0.8, 0.9, 0.1]), 0.5)
         Array([1, 2], dtype=int64)
     """
-    boxes, scores = (nnp.asarray(x) for x in (boxes, scores))
+    boxes, scores = (to_value(x, "nms") for x in (boxes, scores))
     with at_once(boxes, scores) if max_output_size is None else nullcontext():
         return _nms(ew.stop_gradient(boxes), ew.stop_gradient(scores), iou_threshold, max_output_size)
 

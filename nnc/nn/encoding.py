@@ -13,7 +13,7 @@ from nnc.commands.rules import check_axis
 from nnc.commands.shape import broadcast_to
 from nnc.errors import DTypeError, ShapeError, user_error
 from nnc.graph import spec_of
-from nnc.numpy.operands import static_int
+from nnc.numpy.operands import static_int, to_value
 from nnc.typing import ArrayLike, DTypeLike
 
 __all__ = ["embedding", "one_hot"]
@@ -34,7 +34,7 @@ def one_hot(x: ArrayLike, num_classes: int, *, dtype: DTypeLike = dtypes.float32
         Array([[0., 1., 0.],
                [1., 0., 0.]], dtype=float32)
     """
-    x = nnp.asarray(x)
+    x = to_value(x, "one_hot")
     at = check_axis("one_hot", static_int(axis, "one_hot", "axis"), x.ndim + 1)
     shape = (*x.shape[:at], static_int(num_classes, "one_hot", "num_classes"), *x.shape[at:])
     spread = broadcast_to(x, shape=shape, axes=tuple(i for i in range(len(shape)) if i != at))
@@ -66,7 +66,7 @@ def embedding(x: ArrayLike, table: ArrayLike, *, padding_index: int | None = Non
         Array([[0., 0., 1.],
                [1., 0., 0.]], dtype=float32)
     """
-    x, table = nnp.asarray(x), nnp.asarray(table)
+    x, table = to_value(x, "embedding"), to_value(table, "embedding", "table")
     operands = {"x": spec_of(x), "table": spec_of(table)}
     if not dtypes.is_integer(x.dtype):
         problem = f"x must hold integers, it holds {x.dtype.name}."

@@ -16,7 +16,7 @@ from nnc.calls.spelling import spelled
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.graph import spec_of
 from nnc.nn.windows import Sizes, check_rank, parse_layout, per_axis
-from nnc.numpy.operands import keeps_weakness
+from nnc.numpy.operands import keeps_weakness, to_value
 from nnc.typing import ArrayLike
 
 __all__ = ["pixel_shuffle", "pixel_unshuffle", "upsample"]
@@ -69,7 +69,7 @@ def upsample(
         raise user_error(ArgumentError, where, problem, fix='use method="linear".')
     if (scale is None) == (size is None):
         raise user_error(ArgumentError, where, "pass either scale or size.", fix="write upsample(x, 2) or size=(h, w).")
-    value = nnp.asarray(promote(x, where=where, to=None if kind.startswith("nearest") else dtypes.to_float)[0])
+    value = to_value(promote(x, where=where, to=None if kind.startswith("nearest") else dtypes.to_float)[0], where)
     given = scale if size is None else size
     rank = len(given) if isinstance(given, (tuple, list)) else value.ndim - 2
     form = parse_layout(where, layout, rank)
@@ -154,7 +154,7 @@ def pixel_shuffle(x: ArrayLike, factor: int, *, layout: str = "NCHW") -> Array:
                  [2., 3.]]]], dtype=float64)
     """
     form = parse_layout("pixel_shuffle", layout)
-    x = nnp.asarray(x)
+    x = to_value(x, "pixel_shuffle")
     check_rank("pixel_shuffle", x, form)
     canonical, lead = form.to_canonical(x)
     n, channels, *spatial = canonical.shape
@@ -186,7 +186,7 @@ def pixel_unshuffle(x: ArrayLike, factor: int, *, layout: str = "NCHW") -> Array
         (1, 4, 2, 3)
     """
     form = parse_layout("pixel_unshuffle", layout)
-    x = nnp.asarray(x)
+    x = to_value(x, "pixel_unshuffle")
     check_rank("pixel_unshuffle", x, form)
     canonical, lead = form.to_canonical(x)
     n, channels, *spatial = canonical.shape

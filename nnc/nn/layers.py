@@ -18,6 +18,7 @@ from nnc.nn import activations
 from nnc.nn.module import Module, field
 from nnc.nn.running import Run, is_stateful, takes_key
 from nnc.nn.stochastic import dropout
+from nnc.numpy.operands import to_value
 from nnc.trace.core.flat import call_function
 from nnc.trace.core.subgraphs import checkpoint
 from nnc.typing import A, ArrayLike, DTypeLike
@@ -61,7 +62,7 @@ def draw_weights(
 
 def check_features(where: str, x: ArrayLike, features: int, axis: int = -1) -> Array:
     """x as an array, whose `axis` must have the size `features`."""
-    x = nnp.asarray(x)
+    x = to_value(x, where)
     if x.ndim < -axis or x.shape[axis] != features:
         problem = f"axis {axis} of the input must be {features}, the input has shape {x.shape}."
         fix = f"pass an input of shape (..., {features}{', ...' if axis != -1 else ''})."
@@ -253,7 +254,7 @@ class Flatten(Module):
 
     def __call__(self, x: ArrayLike) -> Array:
         """Returns x with its last axes folded into one."""
-        x = nnp.asarray(x)
+        x = to_value(x, "Flatten")
         lead = 1 if self.axes is None else x.ndim - self.axes
         return nnp.reshape(x, (*x.shape[:lead], math.prod(x.shape[lead:])))
 

@@ -14,6 +14,7 @@ from nnc.nn import normalization
 from nnc.nn.layers import check_features
 from nnc.nn.module import Module, field
 from nnc.nn.windows import Sizes
+from nnc.numpy.operands import to_value
 from nnc.typing import ArrayLike, DTypeLike
 
 __all__ = ["BatchNorm", "GroupNorm", "InstanceNorm", "LayerNorm", "RMSNorm"]
@@ -107,7 +108,7 @@ class _ChannelNorm(Module):
         self.bias = nnp.zeros(features, dtype) if use_bias else None
 
     def _channels(self, x: Any) -> Array:
-        x = nnp.asarray(x)
+        x = to_value(x, type(self).__name__)
         axis = check_axis(type(self).__name__, self.axis, x.ndim)
         return check_features(type(self).__name__, x, self.features, axis - x.ndim)
 

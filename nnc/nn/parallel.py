@@ -20,6 +20,7 @@ from nnc.nn.layers import Embedding, Linear, affine, check_features
 from nnc.nn.module import copy_as
 from nnc.nn.multihead import MultiHeadAttention
 from nnc.nn.transformer import TransformerDecoderLayer, TransformerEncoderLayer
+from nnc.numpy.operands import to_value
 from nnc.trace.core.collectives import axis_index, axis_size, psum
 from nnc.trace.core.named import check_axis_name, find_axes
 from nnc.trace.core.parts import Split
@@ -132,7 +133,7 @@ class VocabParallelEmbedding(Embedding):
         rows = self.weight.shape[0]
         if rows == self.num_embeddings:
             return super().__call__(x)
-        x = nnp.asarray(x)
+        x = to_value(x, "VocabParallelEmbedding")
         x = nnp.where(x < 0, x + self.num_embeddings, x)
         own = x - axis_index(self.axis_name) * rows
         is_own = (own >= 0) & (own < rows)

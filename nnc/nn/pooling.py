@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 import nnc.numpy as nnp
-from nnc.array.array import Array
+from nnc.array.array import Array, as_value
 from nnc.array.promote import promote
 from nnc.base import dtypes
 from nnc.calls.specialise import specialised
@@ -20,7 +20,7 @@ from nnc.commands.windows import Padding, Shape, window_shape
 from nnc.errors import ArgumentError, user_error
 from nnc.graph import spec_of
 from nnc.nn.windows import Layout, PaddingLike, Sizes, check_rank, parse_layout, per_axis, to_padding
-from nnc.numpy.operands import keeps_weakness
+from nnc.numpy.operands import keeps_weakness, to_value
 from nnc.typing import ArrayLike
 
 __all__ = [
@@ -132,7 +132,9 @@ def max_pool(
         Array([[[[ 5.,  7.],
                  [13., 15.]]]], dtype=float64)
     """
-    x, lead, windows = _read_windows("max_pool", nnp.asarray(x), window, stride, padding, dilation, ceil_mode, layout)
+    x, lead, windows = _read_windows(
+        "max_pool", to_value(x, "max_pool"), window, stride, padding, dilation, ceil_mode, layout
+    )
     return windows.form.from_canonical(commands.max_pool(x, **windows.params), lead)
 
 
@@ -238,7 +240,7 @@ def adaptive_avg_pool(x: ArrayLike, output_size: Sizes, *, layout: str = "NCHW")
         Array([[[1.5, 2.5]]], dtype=float64)
     """
     x = promote(x, where="adaptive_avg_pool", to=dtypes.to_float)[0]
-    return _adaptive("adaptive_avg_pool", nnp.asarray(x), output_size, layout, _mean_of_bins)
+    return _adaptive("adaptive_avg_pool", as_value(x), output_size, layout, _mean_of_bins)
 
 
 @specialised(1)
@@ -255,7 +257,7 @@ def adaptive_max_pool(x: ArrayLike, output_size: Sizes, *, layout: str = "NCHW")
         Array([[[[ 5.,  7.],
                  [13., 15.]]]], dtype=float32)
     """
-    return _adaptive("adaptive_max_pool", nnp.asarray(x), output_size, layout, _greatest_of_bins)
+    return _adaptive("adaptive_max_pool", to_value(x, "adaptive_max_pool"), output_size, layout, _greatest_of_bins)
 
 
 def _adaptive(where: str, x: Array, output_size: Sizes, layout: str, over_bins: Any) -> Array:
@@ -315,7 +317,7 @@ def global_avg_pool(x: ArrayLike, *, keepdims: bool = False, layout: str = "NCHW
         (2, 3)
     """
     x = promote(x, where="global_avg_pool", to=dtypes.to_float)[0]
-    return nnp.mean(nnp.asarray(x), axis=_places("global_avg_pool", x, layout), keepdims=keepdims)
+    return nnp.mean(as_value(x), axis=_places("global_avg_pool", x, layout), keepdims=keepdims)
 
 
 @specialised(1)
@@ -331,7 +333,7 @@ def global_max_pool(x: ArrayLike, *, keepdims: bool = False, layout: str = "NCHW
         >>> nnc.nn.global_max_pool(nnp.arange(8.0).reshape(1, 2, 2, 2))
         Array([[3., 7.]], dtype=float32)
     """
-    x = nnp.asarray(x)
+    x = to_value(x, "global_max_pool")
     return nnp.max(x, axis=_places("global_max_pool", x, layout), keepdims=keepdims)
 
 

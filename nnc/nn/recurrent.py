@@ -25,6 +25,7 @@ from nnc.nn.layers import check_features, draw_weights
 from nnc.nn.module import Module, field
 from nnc.nn.ranges import read_lengths
 from nnc.nn.stochastic import dropout
+from nnc.numpy.operands import to_value
 from nnc.trace.loops.control_flow import scan
 from nnc.typing import ArrayLike, DTypeLike
 
@@ -113,7 +114,7 @@ class _Cell(Module, Generic[State]):
         if state is None:
             return start
         parts = (state,) if not isinstance(start, LSTMState) else state if isinstance(state, (tuple, list)) else ()
-        values = [nnp.asarray(part) for part in parts]
+        values = [to_value(part, type(self).__name__, "part") for part in parts]
         wanted = [part.shape for part in tree.leaves(start)]
         if [value.shape for value in values] != wanted:
             name = "LSTMState(hidden, cell)" if isinstance(start, LSTMState) else "an array"
@@ -320,7 +321,7 @@ class _Recurrent(Module, Generic[State]):
             ArgumentError: lengths and mask are both given, or initial has other than a state for each layer and
                 direction.
         """
-        x = nnp.asarray(x)
+        x = to_value(x, type(self).__name__)
         if x.ndim < 2:
             problem = "the input has no time axis."
             fix = "pass an input of shape (..., T, in_features)."

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 import nnc.numpy as nnp
-from nnc.array.array import Array
+from nnc.array.array import Array, as_value
 from nnc.array.promote import astype, dtype_of, promote
 from nnc.base import dtypes
 from nnc.errors import ShapeError, user_error
@@ -20,7 +20,7 @@ def widen(where: str, *xs: Any) -> tuple[list[Array], dtypes.DType]:
     """Returns the operands in the dtype in which their terms are summed, and the dtype of the loss."""
     values = promote(*xs, where=where, to=dtypes.to_float)
     dtype = dtype_of(values[0])
-    return [nnp.asarray(astype(x, dtypes.accumulator(dtype))) for x in values], dtype
+    return [as_value(astype(x, dtypes.accumulator(dtype))) for x in values], dtype
 
 
 def check_same_shape(where: str, **operands: Array) -> None:

@@ -16,6 +16,7 @@ from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.graph import spec_of
 from nnc.nn.layers import check_features
 from nnc.nn.module import Module
+from nnc.numpy.operands import to_value
 from nnc.typing import ArrayLike
 
 __all__ = ["RotaryEmbedding"]
@@ -75,7 +76,7 @@ class RotaryEmbedding(Module):
         Raises:
             ShapeError: x has fewer features, or the positions do not fit.
         """
-        x = nnp.asarray(promote(x, where=WHERE, to=dtypes.to_float)[0])
+        x = to_value(promote(x, where=WHERE, to=dtypes.to_float)[0], WHERE)
         axis = check_axis(WHERE, self.axis, x.ndim)
         if axis == x.ndim - 1 or x.shape[-1] < self.features:
             x = check_features(WHERE, x, self.features)

@@ -11,6 +11,7 @@ from nnc.calls.spelling import spelled
 from nnc.commands.rules import check_axes
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.graph import spec_of
+from nnc.numpy.operands import to_value
 from nnc.typing import ArrayLike
 
 __all__ = ["dropout"]
@@ -47,7 +48,7 @@ def dropout(
     if not 0 <= rate < 1:
         problem = f"rate={rate} is not in [0, 1)."
         raise user_error(ArgumentError, "dropout", problem, fix="pass the share to drop, such as 0.5.")
-    x = nnp.asarray(x)
+    x = to_value(x, "dropout")
     if deterministic or rate == 0:
         return x
     if key is None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, overload
 
-import nnc.numpy as nnp
 from nnc import random
 from nnc.array.array import Array
 from nnc.base import dtypes
@@ -17,6 +16,7 @@ from nnc.nn.module import Module, field
 from nnc.nn.multihead import KVCache, MultiHeadAttention
 from nnc.nn.norms import LayerNorm
 from nnc.nn.running import Run
+from nnc.numpy.operands import to_value
 from nnc.typing import ArrayLike, DTypeLike
 
 __all__ = ["TransformerDecoder", "TransformerDecoderLayer", "TransformerEncoder", "TransformerEncoderLayer"]
@@ -104,7 +104,7 @@ class TransformerEncoderLayer(Module):
     ) -> Any:
         """(..., T, features) -> the same shape; the arguments, and the cache that is returned, are those of MultiHeadAttention."""
         run = Run(self, key=key)
-        x, cache = self._attend(run, nnp.asarray(x), mask, is_causal, cache)
+        x, cache = self._attend(run, to_value(x, "TransformerEncoderLayer"), mask, is_causal, cache)
         x = self._add(x, self.norm2, lambda x: self._feed_forward(run, x))
         return x if cache is None else (x, cache)
 
@@ -216,7 +216,7 @@ class TransformerDecoderLayer(TransformerEncoderLayer):
             key: the key for dropout.
         """
         run = Run(self, key=key)
-        x, cache = self._attend(run, nnp.asarray(x), mask, is_causal, cache)
+        x, cache = self._attend(run, to_value(x, "TransformerDecoderLayer"), mask, is_causal, cache)
         x = self._add(x, self.norm2, lambda x: run.dropout(run.multihead_attn(x, memory, mask=memory_mask)))
         x = self._add(x, self.norm3, lambda x: self._feed_forward(run, x))
         return x if cache is None else (x, cache)

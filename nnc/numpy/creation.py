@@ -8,8 +8,8 @@ from typing import Any, Literal, overload
 import numpy as np
 
 from nnc.array.array import Array, array_method, asarray
+from nnc.array.promote import as_operand, broadcast, broadcast_to_shape, is_weak, promote, to_dtype, with_weakness
 from nnc.array.promote import astype as convert_to
-from nnc.array.promote import broadcast, broadcast_to_shape, is_weak, promote, to_dtype, with_weakness
 from nnc.base import dtypes
 from nnc.calls.specialise import specialised
 from nnc.calls.spelling import spelled
@@ -132,7 +132,7 @@ def _like(where: str, x: Any, fill_value: Any, dtype: Any, shape: Any) -> Array:
     x = to_value(x, where)
     wanted = x.spec.dtype if dtype is None else to_dtype(dtype, where)
     result = full(x.spec.shape if shape is None else shape, fill_value, wanted)
-    return with_weakness(result, is_weak(x)) if dtype is None and is_weak(fill_value) else result
+    return with_weakness(result, is_weak(x)) if dtype is None and is_weak(as_operand(fill_value)) else result
 
 
 @specialised(1)

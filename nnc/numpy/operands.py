@@ -270,13 +270,9 @@ def _in_64_bits(
 
 
 def _is_weak(x: Any) -> bool:
-    """Whether a first argument is weak: an array, a number, a list that holds a weak array."""
+    """Whether a first argument is weak: an array or a number. A list is a new array, and strong."""
     weak = getattr(x, "weak", None)
-    if weak is not None:
-        return bool(weak)
-    if isinstance(x, (list, tuple)):
-        return any(getattr(leaf, "weak", False) for leaf in tree.leaves(x))
-    return isinstance(x, (int, float, complex))
+    return isinstance(x, (int, float, complex)) if weak is None else bool(weak)
 
 
 def _leaves(values: Sequence[Any]) -> list[Any]:
@@ -296,8 +292,8 @@ def _weakness_of_results(args: Sequence[Any], kwargs: dict[str, Any]) -> dtypes.
         if not isinstance(x, (ArrayMethods, np.ndarray, np.generic)):
             continue
         own = getattr(x, "weak", isinstance(x, (np.float64, np.complex128)))
-        if place >= len(first) and isinstance(x, np.generic) and own:
-            continue  # a setting
+        if place >= len(first) and own and not x.ndim:
+            continue  # a number, which is a setting there
         if not own and not dtypes.is_bool(x.dtype) and (not has_floats or dtypes.is_inexact(x.dtype)):
             return False
         if own is True and x.dtype in WIDE:

@@ -171,6 +171,8 @@ def logit(p: ArrayLike, /) -> Array:
 def xlogy(x: ArrayLike, y: ArrayLike, /) -> Array:
     """Returns x · log(y), and 0 where x is 0 and y a number.
 
+    At the pole of the logarithm with x = 0 both derivatives are 0, as of a term that is left out, where JAX gives -inf and NaN.
+
     Args:
         x: any shape; broadcasts with `y`.
         y: any shape.
@@ -185,6 +187,8 @@ def xlogy(x: ArrayLike, y: ArrayLike, /) -> Array:
 @spelled
 def xlog1py(x: ArrayLike, y: ArrayLike, /) -> Array:
     """Returns x · log(1 + y), exact for small y, and 0 where x is 0 and y a number.
+
+    At the pole of the logarithm with x = 0 both derivatives are 0, as of a term that is left out, where JAX gives -inf and NaN.
 
     Args:
         x: any shape; broadcasts with `y`.

@@ -19,6 +19,7 @@ from nnc.errors.paths import access, path_to_read
 
 WHERE = "nnc.onnx.load"
 MOST_NODES = 1_000_000
+MOST_RUN = 20_000  # nodes that one run or trace may take beside 16 for each node of the file; each takes up to 80 µs
 DEEPEST = 64  # sub-graphs within each other, and functions that call each other
 
 
@@ -116,6 +117,16 @@ def damaged(problem: str) -> FileFormatError:
     )
 
 
+def most_run(size: int) -> int:
+    """Returns the number of nodes that a run of a file with `size` nodes may take."""
+    return MOST_RUN + 16 * size
+
+
+def too_many(count: int, size: int) -> FileFormatError:
+    """Builds the error of a file of few nodes that asks for many."""
+    return damaged(f"its loops and functions make {count:,} nodes of {size:,}.")
+
+
 def versions_of(imports: Iterable[Any]) -> dict[str, int]:
     """Returns the version of each domain that a model or a function asks for."""
     return {("" if entry.domain == "ai.onnx" else entry.domain): int(entry.version) for entry in imports}
@@ -137,9 +148,12 @@ class _Reader:
             )
             for f in proto.functions
         }
-        check_calls(functions)
+        counts = count_calls(functions)
         graph = self.graph(proto.graph, versions, {})
         size = self._nodes + sum(len(f.node) for f in proto.functions)
+        total = sum(1 + counts.get((node.domain, node.operator), 0) for node in graph.nodes)
+        if total > most_run(size):
+            raise too_many(total, size)
         return Model(graph, MappingProxyType(functions), MappingProxyType(versions), size)
 
     def graph(self, proto: Any, versions: Mapping[str, int], given: Mapping[str, Any], depth: int = 0) -> ModelGraph:
@@ -299,25 +313,31 @@ def with_attributes(proto: Any, given: Mapping[str, Any]) -> Any:
     return found
 
 
-def check_calls(functions: Mapping[tuple[str, str], Function]) -> None:
-    """Raises where functions call themselves, or each other too deep."""
-    heights: dict[tuple[str, str], int] = {}
+def count_calls(functions: Mapping[tuple[str, str], Function]) -> dict[tuple[str, str], int]:
+    """Returns the number of nodes that a call of each function runs, but for those of its sub-graphs.
 
-    def height(key: tuple[str, str], depth: int) -> int:
-        if key not in heights:
+    Raises:
+        FileFormatError: functions call themselves, or each other too deep.
+    """
+    found: dict[tuple[str, str], tuple[int, int]] = {}  # heights and counts
+
+    def read(key: tuple[str, str], depth: int) -> tuple[int, int]:
+        if key not in found:
             if depth > DEEPEST:
                 problem = (
                     f"the function {key[1]!r} calls itself, or functions call each other more than {DEEPEST} deep."
                 )
                 raise damaged(problem)
-            called = {
+            called = [
                 ("" if node.domain == "ai.onnx" else node.domain, node.op_type) for node in functions[key].proto.node
-            }
-            heights[key] = 1 + max((height(inner, depth + 1) for inner in called & functions.keys()), default=0)
-        return heights[key]
+            ]
+            inner = [read(key, depth + 1) for key in called if key in functions]
+            found[key] = 1 + max((height for height, _ in inner), default=0), len(called) + sum(n for _, n in inner)
+        return found[key]
 
-    if max((height(key, 0) for key in functions), default=0) > DEEPEST:
+    if max((read(key, 0)[0] for key in functions), default=0) > DEEPEST:
         raise damaged(f"functions call each other more than {DEEPEST} deep.")
+    return {key: count for key, (_, count) in found.items()}
 
 
 def needed(nodes: Sequence[Node], outputs: Sequence[str]) -> tuple[Node, ...]:

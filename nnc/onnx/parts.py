@@ -56,13 +56,13 @@ class Parts:
         self._seen: dict[Places, set[Any]] = {}
         self._bodies: dict[int, Parts] = {}
 
-    def run(self, values: Values) -> list[Named]:
-        """Returns the outputs; `values` has the inputs, and the values of the graphs around this one."""
+    def run(self, values: Values, outer: Runner | None = None) -> list[Named]:
+        """Returns the outputs; `values` has the inputs, and the values of the graphs around this one, which `outer` runs."""
         given = {value.name: _data(values[value.name].value) for value in self._graph.inputs if value.name in values}
         values = {name: Named(array, _KNOWN) for name, array in self._graph.weights.items()} | values | given
         if any((node.domain, node.operator) == GRADIENT for node in self._graph.nodes):  # it runs earlier nodes again
             return Runner(self._model, self._own).graph(self._graph, values)
-        host = _HostRunner(self._model, self._own, self.body)
+        host = _HostRunner(self._model, self._own, self.body, outer)
         rest: Places = tuple(range(len(self._graph.nodes)))
         while rest:
             rest = self._advance(rest, values, host)
@@ -83,6 +83,7 @@ class Parts:
         key = tuple((n, _spec(v)) for n, v in free.items()), tuple((n, _known_key(v)) for n, v in known.items())
         plans = self._plans.setdefault(rest, {})
         plan = plans.get(key)
+        host.count(1)
         if plan is not None:
             values.update((name, Named(v, _DATA)) for name, v in (plan.program(free) if plan.program else {}).items())
             values.update((name, Named(v, _KNOWN)) for name, v in plan.known.items())
@@ -91,9 +92,9 @@ class Parts:
             plan = plans[key] = self._compile(rest, free, known, held, values)
         elif plans:
             plan = next(reversed(plans.values()))
-            self._run(plan.done, values, Runner(self._model, self._own), plan.known)
+            self._run(plan.done, values, Runner(self._model, self._own, host), plan.known)
         else:
-            self._run(rest, values, Runner(self._model, self._own), {})
+            self._run(rest, values, Runner(self._model, self._own, host), {})
             return ()
         self._run(plan.hosts, values, host, {})
         return plan.rest
@@ -188,15 +189,17 @@ class _HostRunner(Runner):
 
     is_host = True
 
-    def __init__(self, model: Model, own: OwnWeights, body: Callable[[ModelGraph], Parts]) -> None:
-        super().__init__(model, own)
+    def __init__(
+        self, model: Model, own: OwnWeights, body: Callable[[ModelGraph], Parts], outer: Runner | None = None
+    ) -> None:
+        super().__init__(model, own, outer)
         self._body = body
 
     def graph(self, graph: ModelGraph, values: Values) -> list[Named]:
         parts = self._body(graph)
         if any(_is_traced(values[name].value) for name in parts.reads if name in values):
             return super().graph(graph, values)
-        return parts.run(values)
+        return parts.run(values, self)
 
 
 def _compiled(part: _Part) -> Any:

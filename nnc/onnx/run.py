@@ -17,14 +17,24 @@ import nnc
 from nnc.base.context import activity
 from nnc.errors import FileFormatError, NncError, UnsupportedError, user_error
 from nnc.numpy.operands import at_once
-from nnc.onnx.model import DEEPEST, WHERE, Function, Model, ModelGraph, Node, body_of, needed, versions_of
+from nnc.onnx.model import (
+    DEEPEST,
+    WHERE,
+    Function,
+    Model,
+    ModelGraph,
+    Node,
+    body_of,
+    most_run,
+    needed,
+    too_many,
+    versions_of,
+)
 from nnc.onnx.operators.families import find
 from nnc.onnx.values import InputsNeeded, ValueNeeded, as_known, check_known, is_known, nnc_has
 
 # bytes: a larger value that outgrows its operands, such as weights that leave int8, is worked out in each run
 FOLDED = 1 << 20
-# nodes that one run or trace may take beside 16 for each node of the file; each of them takes up to 80 µs
-MOST_RUN = 20_000
 PACKED = 1 << 12  # bytes of a weight that gets memory of its own, so that packed forms of it are kept from call to call
 
 # Operators whose results may be larger than all their operands: their sizes are asked for before they run.
@@ -103,6 +113,7 @@ class Runner:
 
     def __init__(self, model: Model, own: OwnWeights, outer: Runner | None = None) -> None:
         self._model, self._own = model, own
+        self._most = most_run(model.size)
         self._depth: int = outer._depth + 1 if outer is not None else 0
         # nodes, those of functions and of all iterations of loops included
         self._ran: list[int] = outer._ran if outer is not None else [0]
@@ -113,6 +124,12 @@ class Runner:
         self.nodes(graph.nodes, values)
         return [take(values, output.name, f"the output {output.name!r}") for output in graph.outputs]
 
+    def count(self, nodes: int) -> None:
+        """Raises where a run takes more nodes than a file of this size may ask for."""
+        self._ran[0] += nodes
+        if self._ran[0] > self._most:
+            raise too_many(self._ran[0], self._model.size)
+
     def nodes(self, nodes: Sequence[Node], values: Values) -> None:
         """Runs nodes and adds their results to the values.
 
@@ -120,9 +137,7 @@ class Runner:
             InputsNeeded: a node needs numbers that are not known.
         """
         for node in nodes:
-            self._ran[0] += 1
-            if self._ran[0] > MOST_RUN + 16 * self._model.size:
-                raise _wrong(f"its loops and functions make {self._ran[0]:,} nodes of {self._model.size:,}.")
+            self.count(1)
             operands = [take(values, name, node.title) for name in node.inputs]
             depends = frozenset().union(*(operand.inputs for operand in operands))
             try:

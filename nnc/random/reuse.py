@@ -17,7 +17,7 @@ from nnc.base.source import SourceLine, user_source
 from nnc.commands.loop import ITERATION
 from nnc.graph import Symbol
 from nnc.trace.core.batching import BatchTracer
-from nnc.trace.core.dual import DualTracer
+from nnc.trace.core.dual_tracer import DualTracer
 from nnc.trace.core.staging import StagedTracer, StagingTrace
 
 __all__ = ["KeyReuseWarning"]

@@ -18,14 +18,11 @@ from nnc.base import dtypes
 from nnc.base.dtypes import DType
 from nnc.graph import TensorSpec
 from nnc.lower.kernels.builder import Code, Value
-from nnc.lower.kernels.native import Native
+from nnc.lower.kernels.native import ALIGNED, CONTIGUOUS, DATA, DTYPE, FLAGS, HEAD, NDIM, SHAPE, WRITEABLE, Native
 from nnc.lower.plan.stages import NDArray
 
-_HEAD = object.__basicsize__  # bytes of the reference count and the type, with which each object begins
-TYPE = _HEAD - 8
-_SIZE, _ITEMS = _HEAD, _HEAD + 8  # of a list
-DATA, _NDIM, _SHAPE, _DTYPE, FLAGS = (_HEAD + at for at in (0, 8, 16, 40, 48))  # of an array
-_CONTIGUOUS, ALIGNED, _WRITEABLE = 0x1, 0x100, 0x400
+TYPE = HEAD - 8
+_SIZE, _ITEMS = HEAD, HEAD + 8  # of a list
 _LANES = 8
 _COUNTS, _ROW = 4, 4  # words at the start of a table, and of a row before the shape
 
@@ -96,15 +93,15 @@ def is_layout_known() -> bool:
         return False
     x = np.zeros((3, 5), np.float32)[1:, ::2]
     x.flags.writeable = False
-    flags = ALIGNED * x.flags.aligned + _CONTIGUOUS * x.flags.c_contiguous + _WRITEABLE * x.flags.writeable
+    flags = ALIGNED * x.flags.aligned + CONTIGUOUS * x.flags.c_contiguous + WRITEABLE * x.flags.writeable
     listed = [x, None]
     return (
         _read(id(x) + TYPE) == id(np.ndarray)
         and _read(id(x) + DATA) == x.ctypes.data
-        and ctypes.c_int32.from_address(id(x) + _NDIM).value == 2
-        and tuple((ctypes.c_int64 * 2).from_address(_read(id(x) + _SHAPE))) == x.shape
-        and _read(id(x) + _DTYPE) == id(x.dtype)
-        and ctypes.c_int32.from_address(id(x) + FLAGS).value & (ALIGNED | _CONTIGUOUS | _WRITEABLE) == flags
+        and ctypes.c_int32.from_address(id(x) + NDIM).value == 2
+        and tuple((ctypes.c_int64 * 2).from_address(_read(id(x) + SHAPE))) == x.shape
+        and _read(id(x) + DTYPE) == id(x.dtype)
+        and ctypes.c_int32.from_address(id(x) + FLAGS).value & (ALIGNED | CONTIGUOUS | WRITEABLE) == flags
         and _read(id(listed) + _SIZE) == 2
         and _read(_read(id(listed) + _ITEMS)) == id(x)
     )
@@ -133,7 +130,7 @@ def make_table(inputs: Sequence[TensorSpec], made: int, donated: Sequence[int]) 
     words = [len(inputs), made, id(np.ndarray), len(donated), *donated]
     written = frozenset(donated)
     for i, spec in enumerate(inputs):
-        flags = _CONTIGUOUS | ALIGNED | (_WRITEABLE if i in written else 0)
+        flags = CONTIGUOUS | ALIGNED | (WRITEABLE if i in written else 0)
         words += [id(_own_dtype(spec.dtype)), flags, spec.ndim, spec.nbytes, *spec.shape]
     return (ctypes.c_int64 * len(words))(*words)
 
@@ -165,10 +162,10 @@ def binder() -> Native:
         flags = word(code, at, 1)
         axes = word(code, at, 2)
         expect(code, word(code, x, TYPE // 8), kind, refuse)
-        expect(code, word(code, x, _DTYPE // 8), word(code, at, 0), refuse)
+        expect(code, word(code, x, DTYPE // 8), word(code, at, 0), refuse)
         expect(code, code.and_(_half(code, x, FLAGS), flags), flags, refuse)
-        expect(code, _half(code, x, _NDIM), axes, refuse)
-        shape = pointer(code, word(code, x, _SHAPE // 8))
+        expect(code, _half(code, x, NDIM), axes, refuse)
+        shape = pointer(code, word(code, x, SHAPE // 8))
         expected = code.offset(at, 8 * _ROW)
         with code.loop(0, axes) as axis:
             expect(code, element(code, shape, axis), element(code, expected, axis), refuse)

@@ -23,6 +23,11 @@ _MOST_CHARACTERS = (
 _ENTRY = 1 << 8  # characters that an entry counts beside its text
 KERNEL = "@KERNEL"  # stands for the kernel's own name in its text
 
+# The parts of NumPy's arrays that compiled code reads, as NumPy publishes them for C.
+HEAD = object.__basicsize__  # bytes of the reference count and the type, with which each object of Python begins
+DATA, NDIM, SHAPE, DTYPE, FLAGS = (HEAD + at for at in (0, 8, 16, 40, 48))  # bytes from the start of the object
+CONTIGUOUS, ALIGNED, WRITEABLE = 0x1, 0x100, 0x400
+
 
 @dataclass(frozen=True)
 class Native:

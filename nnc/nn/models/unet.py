@@ -19,6 +19,7 @@ from nnc.nn.layers import Lambda, Sequential
 from nnc.nn.module import Module
 from nnc.nn.norms import BatchNorm
 from nnc.nn.running import Run
+from nnc.numpy.operands import to_value
 from nnc.typing import ArrayLike, DTypeLike
 
 __all__ = ["UNet"]
@@ -83,7 +84,7 @@ class UNet(Module):
 
     def __call__(self, x: ArrayLike) -> tuple[Array, Self]:
         """(N, in_features, H, W), multiples of 2**depth -> ((N, num_classes, H, W), new self)."""
-        x = nnp.asarray(x)
+        x = to_value(x, "UNet")
         if any(n % 2 ** len(self.down) for n in x.shape[-2:]):
             problem = f"height and width {x.shape[-2:]} are no multiples of {2 ** len(self.down)}."
             fix = "pad the images, or use a smaller depth."

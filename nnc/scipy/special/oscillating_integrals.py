@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from nnc.array.array import Array
+from nnc.array.array import Array, as_value
 from nnc.array.promote import astype, promote
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
@@ -38,7 +38,7 @@ _FRESNEL_FROM = 1.3
 
 def _pair(where: str, function: Callable[[Array], tuple[Array, Array]], x: Any) -> tuple[Array, Array]:
     """Two results of a float64 function, rounded to the dtype of the operand."""
-    (x,) = promote(x, where=where, to=dtypes.to_float)
+    (x,) = map(as_value, promote(x, where=where, to=dtypes.to_float))
     kind = spec_of(x).dtype
     check_dtype(where, spec_of(x), *FLOAT)
     first, second = function(astype(x, dtypes.float64))

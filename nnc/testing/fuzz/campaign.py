@@ -23,6 +23,7 @@ from nnc.testing.fuzz.generate import generate
 from nnc.testing.fuzz.modes import FORWARD, MODES, Mode
 from nnc.testing.fuzz.offer import Offer
 from nnc.testing.fuzz.offers import all_offers
+from nnc.testing.fuzz.patience import Patience, seconds_of
 from nnc.testing.fuzz.program import Program, program_source, walk
 from nnc.testing.fuzz.report import Report, as_test
 from nnc.testing.fuzz.shrink import shrink
@@ -30,7 +31,7 @@ from nnc.testing.fuzz.subject import Subject
 
 MODES_EACH = 3  # ways in which a program runs: to make one takes as long as to run it once or twice
 PROGRAMS_EACH = 200  # programs of one process: damage that a defect does to memory is not carried on for ever
-PATIENCE = 60.0  # seconds for one run; the slowest take two, or twenty on a busy machine
+PATIENCE = 60.0  # seconds of processor time for one run; the slowest take ten
 STARTING = 120.0  # seconds until a process has imported nnc, on a busy machine
 SHRINKING = 60.0  # seconds for one finding
 _SHRINKING = ", making smaller the "
@@ -241,12 +242,18 @@ class Process:
     def receive(self, seconds: float) -> Any:
         """Waits for the next message.
 
+        Args:
+            seconds: of the process's own time.
+
         Raises:
             EOFError: the process has died.
             TimeoutError: it sent none in time; the error says where each thread is.
         """
-        if not self.connection.poll(seconds):
-            raise TimeoutError(f"no answer within {seconds:.0f} s\n{self._where()}")
+        pid = self.process.pid or 0
+        patience = Patience(seconds, lambda: seconds_of(pid))
+        while not self.connection.poll(min(seconds, 1.0)):
+            if patience.is_over():
+                raise TimeoutError(f"no answer within {seconds:.0f} s\n{self._where()}")
         return self.connection.recv()
 
     def _where(self) -> str:

@@ -9,9 +9,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
+from time import process_time
 from typing import Any
 
 from nnc.errors import NncError
+from nnc.testing.fuzz.patience import Patience
 
 Meet = Callable[[list[Any]], list[Any]]  # the values of all rows -> the answer for each row
 
@@ -56,9 +58,11 @@ class _Row:
         if not self.thread.is_alive():
             self.thread.start()
         self.turn.set()
-        if not self.back.wait(self.lockstep.patience):
-            self.done = True  # nobody waits for it again
-            raise RowsDisagreeError(f"row {self.index} comes to no collective within {self.lockstep.patience:g} s")
+        patience = Patience(self.lockstep.patience, process_time)
+        while not self.back.wait(min(self.lockstep.patience, 1.0)):
+            if patience.is_over():
+                self.done = True  # nobody waits for it again
+                raise RowsDisagreeError(f"row {self.index} comes to no collective within {self.lockstep.patience:g} s")
         self.back.clear()
 
     def meet(self, name: str, meet: Meet, value: Any) -> Any:
@@ -73,7 +77,9 @@ class _Row:
 
 
 class Lockstep:
-    """The named axes around the code that runs, by its thread; a row that takes longer than `patience` seconds is given up."""
+    """The named axes around the code that runs, by its thread; a row that takes longer than `patience` seconds of
+    processor time is given up.
+    """
 
     def __init__(self, patience: float = 30.0) -> None:
         self.patience = patience

@@ -178,6 +178,7 @@ def _push_by_transposing(
     pull: Callable[..., Any],
     outputs: Sequence[TensorSpec],
     leaves_out: bool,
+    takes_none: bool = False,
 ) -> list[Any]:
     """Computes such tangents by the transpose of the transpose."""
     if graphs:

@@ -195,14 +195,3 @@ def _usual_part(roots: Roots, base: Operand) -> Any:
 
 def _or_zero(x: Any, like: Any) -> Any:
     return full_like(like, 0) if x is None else x
-
-
-def is_nested(x: Any, dual: int) -> bool:
-    """Whether a primal is itself being differentiated by a trace further out, or may be, since it stands for a value within a
-    derivative whose outermost trace has the level `dual` (0: none).
-    """
-    while x is not None and not hasattr(x, "tangent"):
-        if hasattr(x, "symbol"):
-            return bool(0 < dual < x.owner.level)
-        x = getattr(x, "value", None)  # of a tracer of rows
-    return x is not None

@@ -29,7 +29,8 @@ from nnc.graph.rules import Derivative, Tangents, Value
 from nnc.trace.core.axes import aligned, varying_over
 from nnc.trace.core.custom_axes import Place
 from nnc.trace.core.custom_rules import JvpRule, Pull, Rule, VjpRule
-from nnc.trace.core.dual import DualTrace, DualTracer
+from nnc.trace.core.dual import DualTrace
+from nnc.trace.core.dual_tracer import DualTracer
 from nnc.trace.core.eager import EagerInterpreter
 from nnc.trace.core.flat import FlatFunction, FlatTree, call_function, check_callable, check_positions, name_of
 from nnc.trace.core.on_device import DeviceInterpreter

@@ -25,6 +25,7 @@ from nnc.graph import spec_of
 from nnc.trace.core.axes import matched, vary, varying_over
 from nnc.trace.core.backward import check_linear, transpose_graph
 from nnc.trace.core.collectives import mean_over
+from nnc.trace.core.compiled_function import compiled_transform
 from nnc.trace.core.dual import Linearized, run_jvp, run_linearize
 from nnc.trace.core.flat import (
     FlatFunction,
@@ -94,6 +95,7 @@ def grad(
     **options: Unpack[Kinds],
 ) -> Callable[P, object]: ...
 @spelled
+@compiled_transform()
 def grad(
     fun: Fun,
     argnums: Argnums = 0,
@@ -181,6 +183,7 @@ def value_and_grad(
     **options: Unpack[Kinds],
 ) -> Callable[P, tuple[object, object]]: ...
 @spelled
+@compiled_transform()
 def value_and_grad(
     fun: Fun,
     argnums: Argnums = 0,

@@ -11,59 +11,23 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from nnc.array.array import Array, as_value
-from nnc.array.promote import with_weakness
 from nnc.base import dtypes
 from nnc.base.context import get_context, new_level, set_context
-from nnc.base.source import SourceLine, user_source
+from nnc.base.source import user_source
 from nnc.commands.rules import add_tangents, root_of
 from nnc.errors import UnsupportedError, user_error
 from nnc.graph import Command, Graph, TensorSpec, bind, spec_of
 from nnc.graph.registry import derivative, effect
-from nnc.trace.core.axes import Axes, align, varying_over
+from nnc.trace.core.axes import align
 from nnc.trace.core.backward import fill, fill_cotangents, push_graph
-from nnc.trace.core.curves import base_of, bend, is_nested, missing_of_dot, with_missing
+from nnc.trace.core.curves import base_of, bend, missing_of_dot, with_missing
+from nnc.trace.core.dual_tracer import DualTracer, is_nested
 from nnc.trace.core.powers import WATCHED, Operand, Origin, Root, Roots
 from nnc.trace.core.square_roots import bind_with_squares
 from nnc.trace.core.staging import Staged, StagingTrace
-from nnc.trace.core.tracer import Tracer
-
-NDArray = np.ndarray[Any, Any]
 
 _FEW = 256  # elements of a constant that is compared with others: those of formulas
-
-
-class DualTracer(Tracer):
-    """A value of the enclosing level and its tangent; `origin` tells of roots and powers, `number` of equal values."""
-
-    __slots__ = ("number", "origin", "primal", "tangent")
-
-    def __init__(
-        self, trace: DualTrace, primal: Any, tangent: Any, source: SourceLine | None, weak: dtypes.Weakness = False
-    ) -> None:
-        self.owner, self.spec, self.source, self.weak = trace, primal.spec, source, weak
-        self.primal, self.tangent = primal, tangent
-        self.origin: Origin = None
-        self.number: Any = None
-
-    def as_weak(self, weak: dtypes.Weakness = True) -> Any:
-        """The same value, of which commands take the primal's weakness."""
-        twin: Any = super().as_weak(weak)
-        twin.primal = with_weakness(self.primal, weak)
-        return twin
-
-    def varying_over(self) -> Axes | None:
-        """Returns the axes over which the primal varies; its tangent varies over the same."""
-        return varying_over(self.primal)
-
-    def concrete(self, what: str, fix: str = "") -> NDArray:
-        """Returns the primal's value, where it has one."""
-        if not self.owner.alive:
-            return super().concrete(what, fix)
-        value: NDArray = self.primal.concrete(what, fix)
-        return value
 
 
 class DualTrace:

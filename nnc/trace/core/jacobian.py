@@ -18,6 +18,7 @@ from nnc.commands.shape import reshape, slice_axis, transpose
 from nnc.errors import DTypeError, user_error
 from nnc.errors.tracebacks import api_boundary
 from nnc.graph.rules import Value
+from nnc.trace.core.compiled_function import compiled_transform
 from nnc.trace.core.differentiate import active_leaves, linearize, run_push, vjp
 from nnc.trace.core.flat import FlatTree, check_argnums, check_callable, check_positions, function_of
 from nnc.trace.core.vectorize import vmap
@@ -44,6 +45,7 @@ def jacfwd(
     fun: Callable[P, object], argnums: Argnums = 0, has_aux: bool = False, **options: Unpack[Jacobians]
 ) -> Callable[P, object]: ...
 @spelled
+@compiled_transform()
 def jacfwd(
     fun: Fun, argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False, chunk_size: int | None = None
 ) -> Any:
@@ -95,6 +97,7 @@ def jacfwd(
 
 @typed_like(jacfwd)
 @spelled
+@compiled_transform()
 def jacrev(
     fun: Fun, argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False, chunk_size: int | None = None
 ) -> Callable[..., object]:

@@ -26,16 +26,17 @@ def apply_pull_only(
     tangents: Sequence[Any],
     outputs: Sequence[TensorSpec],
     leaves_out: bool = False,
+    takes_none: bool = False,
 ) -> list[Any]:
     """Tangents of specs `outputs` under the linear map whose transpose is `pull(cotangents) -> cotangents`, None where zero.
 
     While something is staged, `pull` is traced at once: its values are symbols of the graph being staged, which the linear
     graph, that loops and branches take over into graphs of their own, must name as operands. `leaves_out`: cotangents that are
-    zero take no part, as zero times infinity is not zero; `pull` consists of commands with derivatives then. Users' rules get
-    zeros.
+    zero take no part, as zero times infinity is not zero; `pull` consists of commands with derivatives then. `takes_none`: nor do
+    they, and `pull` gets None in their place. Users' rules get zeros.
     """
     if get_context().staging is None:
-        params = {"pull": pull, "outputs": tuple(outputs), "leaves_out": leaves_out}
+        params = {"pull": pull, "outputs": tuple(outputs), "leaves_out": leaves_out, "takes_none": takes_none}
         return list(run_forward(pull_only, tangents, params, ()))
     reached = Reached(pull)
     staged = stage(reached, outputs, name="pull")
@@ -52,10 +53,11 @@ def _pull_only_transpose(
     pull: Callable[..., Any],
     outputs: Any,
     leaves_out: bool = False,
+    takes_none: bool = False,
     graphs: tuple[Graph, ...] = (),
 ) -> Tangents:
     count = len(graphs[0].outputs) if graphs else len(operands)
-    filled = fill_cotangents(outputs, cotangents)
+    filled = cotangents if takes_none else fill_cotangents(outputs, cotangents)
     reached = Reached(lambda cts: graphs[0].evaluate([*cts, *operands[count:]]) if graphs else pull(cts))
     some_are_zero = leaves_out and any(ct is None for ct in cotangents)
     # a linear map is its own derivative

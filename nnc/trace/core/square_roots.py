@@ -141,6 +141,11 @@ def _has_roots(graph: Graph) -> bool:
     return any(x.command in root_of for x in graph.walk())
 
 
+def hands_out_roots(graph: Graph) -> bool:
+    """Whether an output may be a root."""
+    return _has_roots(graph) and not _roots_in(graph, set()).isdisjoint(graph.outputs)
+
+
 def _roots_within(loop: NodeRoles, roots: Set[Symbol]) -> list[set[Symbol]]:
     """Returns the symbols of each sub-graph that may be square roots, also those that become one in a later iteration."""
     carried = {x.inner for x in loop.carries if x.operand in roots}

@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from nnc.array.array import Array
 from nnc.base.context import get_context, observes_commands, set_context
@@ -20,11 +20,13 @@ from nnc.base.source import SourceLine, user_source
 from nnc.calls.specialise import exact_setting, set_layers
 from nnc.commands.shape import broadcast_to
 from nnc.graph import InlineGraph, Node, Symbol
-from nnc.trace.core.curves import is_nested
-from nnc.trace.core.dual import DualTrace, DualTracer
+from nnc.trace.core.dual_tracer import DualTracer, is_nested
 from nnc.trace.core.specialised import is_plain, specialise
 from nnc.trace.core.staging import StagedTracer, StagingTrace
 from nnc.trace.core.tracer import Tracer
+
+if TYPE_CHECKING:
+    from nnc.trace.core.dual import DualTrace
 
 _NEW: Any = object()
 Layout = int | None | tuple["Layout", ...]  # a result: the number of a part, None, or a tuple of results

@@ -23,6 +23,7 @@ from nnc.errors.errors import check_count
 from nnc.errors.tracebacks import api_boundary
 from nnc.graph.rules import Value
 from nnc.trace.core.batching import run_batched
+from nnc.trace.core.compiled_function import compiled_transform
 from nnc.trace.core.flat import FlatFunction, check_callable, name_of
 from nnc.trace.core.named import check_axis_name, refuse_parts, stage_named
 from nnc.trace.core.subgraphs import one_row
@@ -34,6 +35,7 @@ Fun = Callable[..., Any]
 
 
 @spelled
+@compiled_transform("rows")
 def vmap(
     fun: Callable[P, R],
     in_axes: Any = 0,

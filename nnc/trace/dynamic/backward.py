@@ -19,7 +19,8 @@ from nnc.errors import NncError
 from nnc.graph import Graph, Node, Symbol, TensorSpec
 from nnc.graph.registry import derivative
 from nnc.trace.core.backward import transpose_graph
-from nnc.trace.core.dual import DualTrace, DualTracer, run_linearize
+from nnc.trace.core.dual import DualTrace, run_linearize
+from nnc.trace.core.dual_tracer import DualTracer
 from nnc.trace.core.eager import Plan
 from nnc.trace.core.staging import StagingTrace
 from nnc.trace.dynamic.linear import LinearPart

@@ -21,8 +21,9 @@ WIDE = np.float64(0.25) * nnp.arange(1, 5)
 MODULES: tuple[ModuleType, ...] = (nnp, nnp.linalg, nnp.fft, nn, special)  # type: ignore[assignment]
 
 NEW = (  # functions that make new arrays: float32 unless a dtype is given
-    "arange", "array", "empty", "eye", "fromiter", "full", "geomspace", "identity", "indices", "linspace", "logspace", "ones",
-    "tri", "zeros", "one_hot", "diag_indices", "bartlett", "blackman", "hamming", "hanning", "kaiser", "fftfreq", "rfftfreq",
+    "arange", "array", "asarray", "from_dlpack", "empty", "eye", "fromiter", "full", "geomspace", "identity", "indices",
+    "linspace", "logspace", "ones", "tri", "zeros", "one_hot", "diag_indices", "bartlett", "blackman", "hamming", "hanning",
+    "kaiser", "fftfreq", "rfftfreq",
 )  # fmt: skip
 CONVERSIONS = (  # functions that are told a dtype
     "astype", "cast", "cdouble", "complex64", "complex128", "complex_", "csingle", "double", "float16", "float32", "float64",
@@ -34,8 +35,9 @@ def calls(x: Any) -> list[tuple[Any, ...]]:
     """Arguments of which some fit most functions."""
     m = x.reshape(2, 2)
     return [
-        (x,), (m,), (x, x), (m, m), ([x, x],), (x, 1), (x[0],), (x[0], x[0]), (x, x, x), (x[0], x[0], x[0]), (2, x), (x > 0, x, x),
-        ([m, m],), (m, x), (m, 1, 0), (x, 2, 0), (x, (2, 2)), (x, x, x, x), (m[None, ..., None], 2), (m, nnp.arange(2), 2),
+        (x,), (m,), (m[None, None],), (x, x), (m, m), ([x, x],), (x, 1), (x[0],), (x[0], x[0]), (x, x, x), (x[0], x[0], x[0]),
+        (2, x), (x > 0, x, x), ([m, m],), (m, x), (m, 1, 0), (x, 2, 0), (x, (2, 2)), (x, x, x, x), (m[None, ..., None], 2),
+        (m, nnp.arange(2), 2),
         ("i,i->i", x, x), (x, nnp.asarray([0, 1, 1, 0]), 2), (m, nnp.asarray([[0], [1]]), 1), (0.5,), (0.5, 0.5), (0.5, 0.5, 0.5),
         (m @ m.T,), (m @ m.T, 2), (x[:3], x[:3]), (lambda v: v * 2, 0, m), (m[None, None], m[None, None]),
         (x, [x > 0], [x]), (x.reshape(1, 1, 4), 2), (m[None],),

@@ -123,3 +123,14 @@ def test_every_example_names_its_options() -> None:
     for name in names:
         text = (folder / f"{name}.py").read_text()
         assert "--out" in text and "nnc.debug.progress" in text and f"python examples/{name}.py" in text
+
+
+@pytest.mark.slow
+def test_onnx_finetune_trains_an_imported_model(tmp_path: Path) -> None:
+    pytest.importorskip("onnx")
+    pytest.importorskip("magika")
+    done = run("onnx_finetune", tmp_path / "out", "--steps", "30", "--pieces", "24", "--batch", "12")
+    assert re.search(r"11 weights with [\d,]+ numbers; \d+ pieces to learn from", done.stdout)
+    assert last_number(done.stdout, " after") > last_number(done.stdout, " before") + 0.1
+    params = nnc.io.load(tmp_path / "out" / "finetuned.safetensors")
+    assert len(nnc.tree.leaves(params)) == 13

@@ -286,6 +286,29 @@ def test_panels_are_packed_by_the_tiles_that_read_them_first(
     assert len(groups) > 1 or m < 400 or HERE.vector_bytes < 64
 
 
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("size", [(400, 300, 290), (200, 1100, 160), (15, 640, 200), (53, 70, 164), (97, 2100, 300)])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "int16"])
+def test_rows_whose_terms_displace_each_other_are_copied_with_the_same_bits(
+    dtype: str, size: tuple[int, int, int], shared: bool
+) -> None:
+    m, k, n = size
+    if dtype == "bfloat16" and k > HERE.products.panel_terms:
+        return  # no panel holds these sums
+    rng = np.random.default_rng(17)
+    x, y = numbers(rng, (m, k), dtypes.as_dtype(dtype)), numbers(rng, (k, n), dtypes.as_dtype(dtype))
+    x, params = laid_out(x, "transposed"), {"contract": ((1,), (0,)), "batch": ((), ())}
+    caches = with_figures("memory", second_cache_bytes=1 << 18)
+    near = {"sum_bytes": 0, "unpacked_bytes": 0, "packed_rows": 1, "far_rows": 1, "least_rows": 8}
+    machines = [with_figures("products", caches, **near, displacing_bytes=step) for step in (1, 1 << 40)]
+    product = product_of(step_of(x, y, np.zeros((m, n), x.dtype), params))
+    wide = product.dtype if dtypes.is_integer(product.dtype) else dtypes.accumulator(product.dtype)
+    shapes = [gemm.shape_of(product, wide, machine) for machine in machines]
+    assert [bool(shape and shape.copied) for shape in shapes] == [True, False]
+    copied, read = (by_tiles(x, y, params["contract"], machine, shared=shared) for machine in machines)
+    np.testing.assert_array_equal(copied.view(np.uint8), read.view(np.uint8))
+
+
 @pytest.mark.parametrize("is_slow", [False, True])
 def test_columns_of_a_prime_number_of_vectors_are_not_taken_one_by_one(is_slow: bool) -> None:
     machine = with_figures("products", slow_second_cache=is_slow)

@@ -14,8 +14,10 @@ import pytest
 import nnc
 from nnc.compiled.object_code import lowered_for, object_options
 from nnc.exporting.record import Exported
+from tests.unit.exporting.programs import Case
 
 CALLER = """\
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,15 +29,10 @@ static long allocations;
 void *malloc(size_t bytes) { return allocations++, __libc_malloc(bytes); }
 #endif
 
-#ifdef STACK
-/* Marks a megabyte below the caller, and finds the lowest byte that a call changed. */
-static __attribute__((noinline)) unsigned char *mark(void) {
-  volatile unsigned char low[1 << 20];
-  for (size_t i = 0; i < sizeof low; i++) low[i] = 0x5C;
-  uintptr_t at = (uintptr_t)low;
-  __asm__ volatile("" : "+r"(at));
-  return (unsigned char *)at;
-}
+#if defined __x86_64__
+#define STACK_POINTER(at) __asm__ volatile("movq %%rsp, %0" : "=r"(at))
+#else
+#define STACK_POINTER(at) __asm__ volatile("mov %0, sp" : "=r"(at))
 #endif
 
 static void *room(size_t bytes) {
@@ -69,14 +66,15 @@ int main(void) {
 #ifdef COUNT
     long before = allocations;
 #endif
-#ifdef STACK
-    volatile unsigned char *low = mark();
+#ifdef STACK /* marks a megabyte below this function, and finds the lowest byte that a call changed */
+    volatile unsigned char *top, *low;
+    STACK_POINTER(top);
+    for (size_t i = 1; i <= 1 << 20; i++) top[-(ptrdiff_t)i] = 0x5C;
 #endif
     int error = NAME(inputs, outputs, arena);
 #ifdef STACK
-    size_t left = 0;
-    while (left < 1 << 20 && low[left] == 0x5C) left++;
-    printf("%zu", ((size_t)1 << 20) - left);
+    for (low = top - (1 << 20); low < top && *low == 0x5C;) low++;
+    printf("%td", top - low);
     return 1;
 #endif
 #ifdef COUNT
@@ -160,6 +158,24 @@ def check(
     for x, y, z in zip(expected, found, loaded if isinstance(loaded, tuple) else (loaded,), strict=True):
         assert x.tobytes() == y.tobytes() == z.tobytes(), np.max(np.abs(x.astype(np.float64) - y))
     return exported
+
+
+def check_stack(
+    folder: Path, case: Case, target: str, *options: str, compiler: str = "cc", emulator: str | None = None
+) -> None:
+    """Exports a function and compares the stack that a call from C takes with the record."""
+    fun, args = case
+    exported = nnc.export(fun, *args, path=folder, name="program", target=target)
+    used = run(build(folder, "program", "-DSTACK", *options, compiler=compiler), exported, args, emulator)
+    assert isinstance(used, str)
+    check_depth(exported, int(used))
+
+
+def check_depth(exported: Exported, used: int) -> None:
+    """Compares the stack that a call took with the record. Functions of other libraries, which it leaves out, take little."""
+    assert exported.stack_bytes is not None
+    left_out = 256 if exported.needs else 0
+    assert used - left_out <= exported.stack_bytes <= 2 * used + 512
 
 
 def unresolved(folder: Path, name: str = "program") -> set[str]:

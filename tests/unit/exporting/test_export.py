@@ -16,7 +16,7 @@ import nnc
 import nnc.numpy as nnp
 from nnc import nn
 from nnc.exporting import loading
-from tests.unit.exporting.harness import build, check, in_python, run, unresolved
+from tests.unit.exporting.harness import build, check, check_stack, in_python, run, unresolved
 from tests.unit.exporting.programs import PROGRAMS, draw, while_gradient
 
 LIBM = {"exp", "expf", "log", "logf", "pow", "powf", "fmod", "fmodf", "fma", "fmaf", "sin", "cos", "sinf", "cosf"}
@@ -54,7 +54,12 @@ def sines(a: Any) -> Any:
     return nnc.while_loop(lambda s: s[0] < 9, lambda s: (s[0] + 1, nnp.sin(s[1])), (0, a), checkpoint="sqrt")[1]
 
 
+def sums(xs: Any) -> Any:
+    return nnc.scan(lambda h, x: (nnp.sin(h + x), h), np.float32(0), xs, checkpoint="binomial")[0]
+
+
 GRADIENTS = {
+    "of a scan that keeps few states": (nnc.grad(sums), draw(40)),
     "in a scan": (nnc.grad(roots), np.array([1.5, 2.5, 3.5], np.float32)),
     "in a loop": (nnc.grad(powers), np.float32(3)),
     "mapped": (nnc.vmap(nnc.grad(root)), np.array([1.5, 2.5, 3.5], np.float32)),
@@ -147,15 +152,9 @@ def test_a_budget_holds(tmp_path: Path) -> None:
     np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["mlp", "rk4", "random_walk", "lstm", "sorting", "molecular_dynamics"])
+@pytest.mark.parametrize("name", PROGRAMS)
 def test_the_stack_is_as_deep_as_the_record_says(name: str, tmp_path: Path) -> None:
-    fun, args = PROGRAMS[name]()
-    exported = nnc.export(fun, *args, path=tmp_path / "out", name="program")
-    if exported.stack_bytes is None:
-        pytest.skip("the depth is not known on this processor")
-    used = run(build(tmp_path / "out", "program", "-DSTACK", "-Wno-error"), exported, args)
-    assert isinstance(used, str)
-    assert exported.stack_bytes - 4096 < int(used) <= exported.stack_bytes
+    check_stack(tmp_path / "out", PROGRAMS[name](), "native", "-Wl,-z,now")
 
 
 def test_the_header_is_for_c_and_cpp(tmp_path: Path) -> None:

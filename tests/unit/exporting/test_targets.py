@@ -14,7 +14,7 @@ import pytest
 import nnc
 from nnc.base.machine import CPUS, processor
 from nnc.device.targets.objects import OBJECT_TARGETS
-from tests.unit.exporting.harness import build, in_python, leaves_of, outputs_in, run
+from tests.unit.exporting.harness import build, check_depth, check_stack, in_python, leaves_of, outputs_in, run
 from tests.unit.exporting.programs import PROGRAMS
 
 NAMES = (
@@ -89,6 +89,14 @@ def test_other_processors_give_the_same_numbers(target: str, name: str, tmp_path
     compare(in_python(fun, args), found)
 
 
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("target", EMULATED)
+def test_the_stack_of_other_processors_is_as_deep_as_the_record_says(target: str, name: str, tmp_path: Path) -> None:
+    if not all(map(shutil.which, EMULATED[target])):
+        pytest.skip("no tools for this processor")
+    check_stack(tmp_path / "out", PROGRAMS[name](), target, "-static", **EMULATED[target]._asdict())
+
+
 NODE = """
 import { readFileSync, writeFileSync } from "node:fs";
 import { load } from "./program.mjs";
@@ -106,18 +114,61 @@ TYPED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_webassembly_gives_the_same_numbers_in_node(name: str, tmp_path: Path) -> None:
-    fun, args = PROGRAMS[name]()
-    folder = tmp_path / "out"
-    exported = nnc.export(fun, *args, path=folder, name="program", target="wasm32")
-    if not all(map(shutil.which, ("wasm-ld", "node"))):
-        pytest.skip("wasm-ld or node is not installed")
+def run_in_node(folder: Path, args: tuple[Any, ...], script: str = NODE) -> str:
+    """Runs a script in Node on arrays; returns its output."""
     arrays = leaves_of(args)
     for i, x in enumerate(arrays):
         (folder / f"input{i}").write_bytes(np.ascontiguousarray(x).tobytes())
     listed = [(TYPED[x.dtype.name], f"input{i}") for i, x in enumerate(arrays)]
     (folder / "inputs.json").write_text(json.dumps(listed))
-    (folder / "run.mjs").write_text(NODE)
-    subprocess.run(["node", "run.mjs"], cwd=folder, check=True, timeout=60)
-    compare(in_python(fun, args), outputs_in(folder, exported))
+    (folder / "run.mjs").write_text(script)
+    return subprocess.run(
+        ["node", "run.mjs"], cwd=folder, check=True, timeout=60, capture_output=True, text=True
+    ).stdout
+
+
+in_node = pytest.mark.skipif(not all(map(shutil.which, ("wasm-ld", "node"))), reason="wasm-ld or node is not installed")
+
+
+@in_node
+@pytest.mark.parametrize("name", NAMES)
+def test_webassembly_gives_the_same_numbers_in_node(name: str, tmp_path: Path) -> None:
+    fun, args = PROGRAMS[name]()
+    exported = nnc.export(fun, *args, path=tmp_path / "out", name="program", target="wasm32")
+    run_in_node(tmp_path / "out", args)
+    compare(in_python(fun, args), outputs_in(tmp_path / "out", exported))
+
+
+MARKED = """
+const { memory, __stack_pointer } = globalThis.exported, bottom = __stack_pointer.value - 65536;
+new Uint8Array(memory.buffer, bottom, 65536).fill(0x5C);
+f(...inputs);
+const left = new Uint8Array(memory.buffer, bottom, 65536).findIndex((byte) => byte !== 0x5C);
+console.log(left < 0 ? 0 : 65536 - left);
+"""
+
+
+@in_node
+@pytest.mark.parametrize("name", NAMES)
+def test_the_stack_of_webassembly_is_as_deep_as_the_record_says(name: str, tmp_path: Path) -> None:
+    fun, args = PROGRAMS[name]()
+    folder = tmp_path / "out"
+    exported = nnc.export(fun, *args, path=folder, name="program", target="wasm32")
+    loader, begin = folder / "program.mjs", "  const { memory,"
+    text = loader.read_text()
+    assert begin in text
+    loader.write_text(text.replace(begin, f"  globalThis.exported = instance.exports;\n{begin}"))
+    command = [
+        "wasm-ld",
+        "--no-entry",
+        "--allow-undefined",
+        "-z",
+        "stack-size=1048576",
+        "program.o",
+        "-o",
+        "program.wasm",
+    ]
+    shown = ("program", "program_error", "__heap_base", "__stack_pointer")
+    subprocess.run([*command, *(f"--export={each}" for each in shown)], cwd=folder, check=True)
+    script = NODE[: NODE.index("f(...inputs);")] + MARKED
+    check_depth(exported, int(run_in_node(folder, args, script)))

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -288,3 +290,19 @@ def test_expm1_of_complex_numbers_far_left_is_numpys() -> None:
         found = np.asarray(run(x))
         np.testing.assert_array_equal(found.real, want.real)
         np.testing.assert_array_equal(found.imag[:4], want.imag[:4])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_cube_roots_are_rounded_once(dtype: str) -> None:
+    """NumPy's own are 3 units of the last place off where the processor has no AVX-512."""
+    info = np.finfo(dtype)
+    x = np.exp(RNG.uniform(np.log(info.tiny), np.log(info.max), 2000)).astype(dtype)
+    x = np.concatenate([x, -x, [info.max, info.tiny, info.smallest_subnormal, 0.04, 27]]).astype(dtype)
+    root = np.asarray(nnp.cbrt(x))
+    assert root.dtype == dtype
+    for number, found, unit in zip(x, root, abs(np.spacing(root)), strict=True):
+        low, high = (abs(Fraction(float(found))) + sign * Fraction(float(unit)) * 51 / 100 for sign in (-1, 1))
+        assert low**3 <= abs(Fraction(float(number))) <= high**3
+    special = np.array([0.0, -0.0, np.inf, -np.inf, np.nan], dtype)
+    np.testing.assert_array_equal(np.asarray(nnp.cbrt(special)), special)
+    assert np.signbit(np.asarray(nnp.cbrt(special)[1]))

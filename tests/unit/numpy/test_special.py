@@ -147,6 +147,7 @@ def test_slopes_of_special_functions_are_right_also_where_they_could_fail():
     for function in (nnp.expit, nnp.logit, nnp.i0, nnp.i1, nnp.i0e, nnp.i1e):
         nnc.testing.check_grads(function, (a / 4,), order=2)
     assert [float(g) for g in nnc.grad(nnp.xlogy, (0, 1))(0.0, 0.0)] == [0, 0]
+    assert [float(g) for g in nnc.grad(nnp.xlog1py, (0, 1))(0.0, -1.0)] == [0, 0]
     assert float(nnc.grad(nnp.xlogy)(0.0, 2.0)) == pytest.approx(np.log(2))
     assert float(nnc.grad(nnp.i1e)(0.0)) == 0.5
 

@@ -12,6 +12,7 @@ pytest.importorskip("onnxruntime")
 import onnxruntime
 
 import nnc
+from nnc.errors import FileFormatError
 from nnc.onnx.callable import OnnxFunction
 from nnc.onnx.parts import MOST_VARIANTS
 from tests.unit.onnx.models import BOOL, FLOAT, INT64, graph, model, node
@@ -162,6 +163,27 @@ def growing() -> bytes:
 def test_the_body_of_a_loop_that_grows_is_compiled_for_shapes_that_come_again() -> None:
     f = check(growing(), [{"x": draw(seed, 3, 8)} for seed in (0, 1, 0)])
     assert "in 'main': 14 of 14 nodes compiled as a part" in f.explain()
+
+
+def test_loops_within_loops_whose_shapes_the_data_decide_end_soon() -> None:
+    """A small file that asks for 10^9 rounds."""
+    inner = [
+        node("NonZero", ["s"], ["p"]),
+        node("Concat", ["s", "s"], ["u"], axis=0),
+        node("Slice", ["u", "one", "n4"], ["v"]),
+    ]
+    states = {"i": (INT64, []), "c": (BOOL, []), "s": (FLOAT, None)}
+    made = {"c2": (BOOL, []), "v": (FLOAT, None)}
+    body = graph([*inner, node("Compress", ["v", "c"], ["z"]), node("Identity", ["c"], ["c2"])], states, made)
+    for _ in range(2):
+        nodes = [node("Loop", ["n", "", "s"], ["v"], body=body), node("Identity", ["c"], ["c2"])]
+        body = graph(nodes, states, made)
+    data = model(
+        [node("NonZero", ["x"], ["q"]), node("Loop", ["n", "", "x"], ["y"], body=body)], {"x": (FLOAT, [40])}, {"y": (FLOAT, None)},
+        {"n": np.array(1000), "one": np.array([1]), "n4": np.array([41])},
+    )  # fmt: skip
+    with pytest.raises(FileFormatError, match="loops and functions make"):
+        nnc.onnx.load(data)({"x": draw(0, 40)})
 
 
 def test_a_branch_that_the_data_choose_is_compiled_when_it_is_taken_again() -> None:

@@ -22,8 +22,7 @@ from nnc.backends.llvm.llvm import CALLS, INLINED, KERNEL, LIGHT, Recipe
 from nnc.base.fork import new_lock
 from nnc.base.later import later
 from nnc.base.options import Options, chosen_cpu
-from nnc.lower.kernels.native import Native
-from nnc.run.arguments import ALIGNED, DATA, FLAGS
+from nnc.lower.kernels.native import ALIGNED, DATA, FLAGS, Native
 
 if TYPE_CHECKING:
     from nnc.backends.cpu.compiler.prefetch import Prefetcher

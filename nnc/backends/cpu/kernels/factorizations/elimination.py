@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 import nnc.commands.determinants
 import nnc.commands.lu  # noqa: F401  (registers the commands)
 from nnc.backends.cpu.kernels.factorizations.lanes import (
+    FAST_ROWS,
     Factorization,
     Group,
     Params,
@@ -178,7 +179,7 @@ def _numbers(specs: Specs, params: Params) -> int:
     return _elements(specs, params) + 2
 
 
-add_factorization("lu", Factorization(_elements, read_matrix, _run, _write_lu, is_fast=True))
-_DETERMINANT = Factorization(_numbers, read_matrix, _determinant, _write_numbers, is_fast=True)
+add_factorization("lu", Factorization(_elements, read_matrix, _run, _write_lu, fast_rows=FAST_ROWS))
+_DETERMINANT = Factorization(_numbers, read_matrix, _determinant, _write_numbers, fast_rows=FAST_ROWS)
 add_factorization("det", _DETERMINANT)
 add_factorization("slogdet", _DETERMINANT)

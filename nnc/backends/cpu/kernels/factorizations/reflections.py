@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 import nnc.commands.factor  # noqa: F401  (registers the command)
 from nnc.backends.cpu.kernels.factorizations.lanes import (
+    FAST_ROWS,
     Factorization,
     Group,
     Params,
@@ -95,4 +96,4 @@ def _write(code: Code, step: Step, element: Element, pointers: Sequence[str]) ->
         code.store(at, code.load(element(code.add(i, code.integer(m * n + k))), dtype))
 
 
-add_factorization("qr", Factorization(_elements, _read, _run, _write, is_fast=True))
+add_factorization("qr", Factorization(_elements, _read, _run, _write, fast_rows=FAST_ROWS))

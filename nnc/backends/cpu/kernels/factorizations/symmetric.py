@@ -16,6 +16,7 @@ import numpy as np
 
 import nnc.commands.factor  # noqa: F401  (registers the command)
 from nnc.backends.cpu.kernels.factorizations.lanes import (
+    FAST_ROWS,
     Factorization,
     Group,
     Params,
@@ -345,4 +346,4 @@ def _write(code: Code, step: Step, element: Element, pointers: Sequence[str]) ->
             code.store(at, code.load(element(code.add(row, i)), dtype))
 
 
-add_factorization("eigh", Factorization(_elements, read_symmetric, _run, _write, refuses=True, is_fast=True))
+add_factorization("eigh", Factorization(_elements, read_symmetric, _run, _write, refuses=True, fast_rows=FAST_ROWS))

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 import nnc.commands.factor  # noqa: F401  (registers the commands)
 from nnc.backends.cpu.kernels.factorizations.elimination import eliminate
 from nnc.backends.cpu.kernels.factorizations.lanes import (
+    FAST_ROWS,
     Factorization,
     Group,
     Params,
@@ -25,6 +26,7 @@ from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.plan.stages import Step
 
 Element = Callable[[Bound], str]
+_FAST_CHOLESKY = 8  # rows; in batches 1.03 to 1.6 times as fast as by panels on Zen 4, at 16 rows 0.6 to 0.8 times
 
 # -- systems -----------------------------------------------------------------------------------------------------------
 
@@ -112,5 +114,10 @@ def _write_lower(code: Code, step: Step, element: Element, pointers: Sequence[st
     over_matrix(code, out, pointers[1], move)
 
 
-add_factorization("solve", Factorization(_system_elements, _read_system, _solve, _write_solution, refuses=True))
-add_factorization("cholesky", Factorization(_square_elements, read_symmetric, _cholesky, _write_lower, refuses=True))
+add_factorization(
+    "solve", Factorization(_system_elements, _read_system, _solve, _write_solution, refuses=True, fast_rows=FAST_ROWS)
+)
+add_factorization(
+    "cholesky",
+    Factorization(_square_elements, read_symmetric, _cholesky, _write_lower, refuses=True, fast_rows=_FAST_CHOLESKY),
+)

@@ -4,7 +4,8 @@ A tile is a few rows by a few vectors of columns. For each term of the sums, the
 each row multiplies them by its element of the left one (Goto and van de Geijn, "Anatomy of high-performance matrix multiplication",
 2008). The right matrix is packed, a panel of columns at a time, where it is not read as it lies: transposed, or long enough to pay.
 The first tile packs its operand for the tiles below it. Where the left matrix stays in no cache near, a few rows of it meet several
-panels before the next rows do. Where rows lie at uneven distances, as the positions of images do, the product is a loop over
+panels before the next rows do. Where its terms displace each other, as those of transposed matrices do, these rows are copied.
+Where rows lie at uneven distances, as the positions of images do, the product is a loop over
 matrices with the same right one, which is packed once.
 """
 
@@ -21,6 +22,7 @@ from nnc.backends.cpu.kernels.products.tiles import (
     TermLoop,
     Tile,
     alone,
+    fetch,
     print_panel,
     print_sums,
     shared_panel,
@@ -37,13 +39,16 @@ from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.kernels.cascade import Cut, cut_of
 from nnc.lower.kernels.sizes import derived, is_number
 
+_FEW_TILES = 4  # beyond, rows that are computed twice are few
+_AHEAD = 16  # terms between the one that is copied and the one that is prefetched
 _NUMBERS = "first", "end", "width"  # numbers that a kernel takes which finishes rows
 
 
 class Shape(NamedTuple):
     """The tiling of a product: parts of `chunk` rows by `group` panels of columns, and those into tiles. `shared`: tiles and
     panels are computed by functions that products share. A part goes through as many iterations of the loops `again` as there
-    are `turns`, with the same packed panels.
+    are `turns`, with the same packed panels. `copied`: so many rows of the left matrix are copied at once, for all
+    panels of the part.
     """
 
     tile: Tile
@@ -52,9 +57,12 @@ class Shape(NamedTuple):
     shared: bool
     again: tuple[Axis, ...]
     turns: int
+    copied: int = 0
 
     def has_any_rows(self, product: Product) -> bool:
         """Whether one code serves parts of any number of rows: at least a tile of them, with sums that are done at once."""
+        if self.copied:
+            return False
         if is_number(product.rows.size):
             return not self.is_long(product)
         last = product.rows.size % self.chunk
@@ -72,6 +80,10 @@ class Shape(NamedTuple):
     def panel_bytes(self, product: Product) -> int:
         """Bytes of a packed panel."""
         return min(product.k, self.tile.machine.products.panel_terms) * self.tile.row_bytes
+
+    def strip_bytes(self, product: Product) -> int:
+        """Bytes of the rows of the left matrix that are copied."""
+        return min(product.k, self.tile.machine.products.panel_terms) * self.copied * product.dtype.itemsize
 
 
 class Finish(Protocol):
@@ -136,11 +148,12 @@ def shape_of(product: Product, wide: DType, machine: Target, *, finished: bool =
     # Where few rows are no whole tiles, some are computed twice.
     def cost(v: int) -> float:
         rows, doubled = min(table[v], m), 1.0
-        if m < max(table.values()):
+        if m < _FEW_TILES * max(table.values()):
             count = -(-m // rows)
             rows = -(-m // count)
             doubled = count * rows / m
-        return -(-needed // v) * v * doubled * (1 + figures.read_cost * (rows + v) / (rows * v))
+        read = (rows + v) / (rows * v)  # for a product; cores read no more than they multiply
+        return -(-needed // v) * v * doubled * max(read, 1) * (1 + figures.read_cost * read)
 
     vectors = min(options, key=cost)
     rows = min(table[vectors], m)
@@ -151,6 +164,10 @@ def shape_of(product: Product, wide: DType, machine: Target, *, finished: bool =
     if narrow and not is_near:
         groups = -(-panels // max(near_bytes // (2 * terms * vectors * machine.vector_bytes), 1))
         groups = min(max(groups, -(-figures.parts // (product.count * -(-m // figures.enough_rows)))), panels)
+    copied = 0
+    if panels > 1 and lies_far(product, figures):
+        copied = max(near_bytes // (4 * terms * unit) // rows, 1) * rows
+        groups = -(-panels // max(near_bytes // (terms * vectors * machine.vector_bytes), 1))
     groups = int(groups)
 
     def rows_of_part(turns: int) -> int:
@@ -165,7 +182,7 @@ def shape_of(product: Product, wide: DType, machine: Target, *, finished: bool =
     chunk = rows_of_part(repeated)
     # A copy pays where it is read by many rows; sooner where it is converted on the way, or brings far rows together.
     is_far = wide != product.dtype or any(abs(axis.y) >= figures.displacing_bytes for axis in product.depth)
-    many = chunk > rows if narrow else m * repeated >= 48 if is_far else chunk >= figures.packed_rows
+    many = chunk > rows if narrow else m * repeated >= figures.far_rows if is_far else chunk >= figures.packed_rows
     rounds_twice = wide != product.dtype and product.k > figures.panel_terms and not finished
     lies_ready = direct and wide == product.dtype and product.depth[-1].y == n * unit and vectors == needed
     pays = product.k * n * unit > figures.unpacked_bytes and many
@@ -186,7 +203,16 @@ def shape_of(product: Product, wide: DType, machine: Target, *, finished: bool =
     is_large = (
         product.volume * product.count >= figures.shared_volume and rows * tile.width * product.k > figures.shared_tile
     )
-    return Shape(tile, chunk, group, is_even and is_large, again, turns)
+    return Shape(tile, chunk, group, is_even and is_large, again, turns, copied if packed else 0)
+
+
+def lies_far(product: Product, figures: Products) -> bool:
+    """Whether the terms of a large left operand, whose rows are neighbours, displace each other in the caches."""
+    rows, unit = product.rows, product.dtype.itemsize
+    if is_number(rows.size) or rows.x != unit or product.k * rows.size * unit <= figures.sum_bytes:
+        return False
+    step = abs(product.depth[-1].x)
+    return step >= figures.displacing_bytes and step % figures.displacing_bytes == 0
 
 
 def _as_it_lies(axes: Sequence[Axis]) -> list[TermLoop]:
@@ -221,6 +247,7 @@ def print_tiles(printer: Printer, product: Product, shape: Shape, finish: Finish
     def body(code: Code, begin: Bound, end: Bound) -> None:
         buffer = code.room(shape.group * shape.panel_bytes(product)) if tile.packed else ""
         sums = _room_for_sums(code, product, shape) if finish is not None else None
+        strip = code.room(shape.strip_bytes(product)) if shape.copied else ""
         with code.loop(begin, end) as part:
             rest, group = split(code, part, groups)
             rest, chunk = split(code, rest, chunks)
@@ -235,7 +262,9 @@ def print_tiles(printer: Printer, product: Product, shape: Shape, finish: Finish
             last_width = product.columns.size - (groups - 1) * full_width
             for width in _sizes(code, group, groups, full_width, last_width, any_size=tile.machine.has_masks):
                 for rows in _sizes(code, chunk, chunks, shape.chunk, last_rows, any_size=shape.has_any_rows(product)):
-                    _Part(printer, code, product, shape, pointers, buffer, rows, width, within, finish, sums).print()
+                    _Part(
+                        printer, code, product, shape, pointers, buffer, rows, width, within, finish, sums, strip
+                    ).print()
 
     printer.parts(total, grain, body)
 
@@ -290,6 +319,7 @@ class _Part(NamedTuple):
     turns: tuple[Bound, Bound]
     finish: Finish | None
     sums: Destination | None
+    strip: str
 
     def print(self) -> None:
         """Prints the part: all terms at once, or some at a time."""
@@ -402,26 +432,71 @@ class _Part(NamedTuple):
 
     def _tiles(self, x: str, y: str, depth: Sequence[TermLoop], *, more: bool, begin: int = 0) -> None:
         """All tiles below each other from the row `begin` on; `more`: the result has the sums of earlier terms."""
+        for first, rows, high in self._runs(begin, over=not more):
+            block = self.shape.copied // high * high
+            if not block or not isinstance(rows, int):
+                self._run(x, y, depth, first, rows, high, more=more)
+                continue
+            rest = rows % block
+            if rows > rest:
+                with self.code.loop(first, first + rows - rest, block) as i:
+                    self._run(*self._copied(x, y, depth, i, block), i, block, high, more=more, lies_near=True)
+            if rest:
+                count, done = max(rest, high), max(high - rest, 0)
+                at = first + rows - count
+                left = self._copied(x, y, depth, at, count)
+                self._run(*left, at, count, high, more=more, lies_near=True, done=done)
+
+    def _run(
+        self, x: str, y: str, depth: Sequence[TermLoop], first: Bound, rows: Bound, high: int, *,
+        more: bool, lies_near: bool = False, done: int = 0,
+    ) -> None:  # fmt: skip
+        """Tiles of `high` rows from `first` on, of which `done` are finished.
+
+        Args:
+            lies_near: the left operand does, and meets one panel after the other.
+        """
         code, step = self.code, self.shape.panel_bytes(self.product)
-        is_one_call = self.shape.shared and self.shape.group == 1 and (self.finish is None or more)
+        is_one_call = self.shape.shared and (self.shape.group == 1 or lies_near) and (self.finish is None or more)
 
         def tile(at: Bound, high: int, rows: Bound, done: Bound = 0) -> None:
             with self._each_panel(y, step) as (part, place):
                 part._tile(x, place, depth, at, high, rows, more=more, done=done)
 
-        for first, rows, high in self._runs(begin, over=not more):
-            if rows == high or is_one_call:
-                tile(first, high, rows)
-            elif isinstance(rows, int) and rows % high == 0:
-                with code.loop(first, first + rows, high) as i:
-                    tile(i, high, high)
-            else:
-                count = code.div(code.add(code.integer(rows), code.integer(high - 1)), code.integer(high))
-                with code.loop(0, count) as i:
-                    wanted = code.add(code.integer(first), code.mul(i, code.integer(high)))
-                    last = code.sub(code.add(code.integer(first), code.integer(rows)), code.integer(high))
-                    at = code.intrinsic("smin", wanted, last)
-                    tile(at, high, high, code.sub(wanted, at))
+        if rows == high or is_one_call:
+            tile(first, high, rows, done)
+        elif isinstance(rows, int) and rows % high == 0:
+            with code.loop(0, rows, high) as i:
+                tile(plus(code, first, i), high, high)
+        else:
+            count = code.div(code.add(code.integer(rows), code.integer(high - 1)), code.integer(high))
+            with code.loop(0, count) as i:
+                wanted = code.add(code.integer(first), code.mul(i, code.integer(high)))
+                last = code.sub(code.add(code.integer(first), code.integer(rows)), code.integer(high))
+                at = code.intrinsic("smin", wanted, last)
+                tile(at, high, high, code.sub(wanted, at))
+
+    def _copied(
+        self, x: str, y: str, depth: Sequence[TermLoop], first: Bound, rows: int
+    ) -> tuple[str, str, list[TermLoop]]:
+        """Copies some rows, which are neighbours, term by term; returns the operands and terms of tiles that read the copy."""
+        code, tile, size = self.code, self.shape.tile, self.product.dtype.itemsize
+        begin, terms = times(code, first, size), list[TermLoop]()
+        step: Bound = rows * size
+        for axis in reversed(depth):
+            terms.insert(0, axis._replace(x=step))
+            step = times(code, step, axis.size)
+        source, target, lanes = code.offset(x, begin), self.strip, min(tile.lanes, rows)
+        with ExitStack() as stack:
+            for axis, there in zip(depth, terms, strict=True):
+                p = stack.enter_context(code.loop(0, axis.size))
+                source = code.offset(source, times(code, p, axis.x))
+                target = code.offset(target, times(code, p, there.x))
+            fetch(code, tile.machine, source, times(code, depth[-1].x, _AHEAD), rows * size)
+            for at in (*range(0, rows - lanes, lanes), rows - lanes):
+                value = code.load(code.offset(source, at * size), self.product.dtype, lanes)
+                code.store(code.offset(target, at * size), value)
+        return code.offset(self.strip, minus(code, 0, begin)), y, terms
 
     def _runs(self, begin: int, *, over: bool) -> list[tuple[int, Bound, int]]:
         """Returns the first row, the number of rows and the rows of a tile, of tiles with equally many, from the row `begin`

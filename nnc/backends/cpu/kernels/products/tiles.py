@@ -121,9 +121,9 @@ def print_sums(
             for v, term in enumerate(terms):
                 code.store(code.offset(_pointer(code, place), v * lanes * tile.wide.itemsize), term)
             packed.values = [code.add(place, code.integer(tile.row_bytes))]
-            _fetch(code, tile.machine, y, times(code, depth[-1].y, ahead), tile.width * tile.dtype.itemsize)
+            fetch(code, tile.machine, y, times(code, depth[-1].y, ahead), tile.width * tile.dtype.itemsize)
         if row == tile.dtype.itemsize:
-            _fetch(code, tile.machine, x, times(code, depth[-1].x, ahead), tile.rows * row)
+            fetch(code, tile.machine, x, times(code, depth[-1].x, ahead), tile.rows * row)
         for i in range(tile.rows):
             factor = code.load(code.offset(x, _several(code, row, i)), tile.dtype)
             factor = code.splat(code.convert(factor, tile.wide), lanes)
@@ -172,7 +172,7 @@ class _Totals(NamedTuple):
             code.store(self._at(code, i), code.add(self.read(code, i), code.convert(sum_, self.dtype)))
 
 
-def _fetch(code: Code, machine: Target, place: str, distance: Bound, nbytes: int) -> None:
+def fetch(code: Code, machine: Target, place: str, distance: Bound, nbytes: int) -> None:
     """Prefetches elements at a distance: the processor sees no pattern in terms that are far from each other."""
     code.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
     place = code.offset(place, distance)

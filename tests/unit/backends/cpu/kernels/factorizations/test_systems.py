@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from nnc.backends.cpu.compiler.jit import compiler
+from nnc.backends.factorizations import pays
 from nnc.errors import LinAlgError
 from nnc.graph import TensorSpec, command, reference
 from nnc.lower.plan.stages import Step
@@ -85,3 +86,19 @@ def test_printed_kernels_call_no_library() -> None:
             assert not made.symbols and not made.calls and made.state is None
             own = ("@llvm.", "@nnc_parallel_for", "@nnc_float_mode", "@nnc_set_float_mode", "@nnc_keep_denormals")
             assert all(any(each in line for each in own) for line in declared), (name, n, HERE)
+
+
+@pytest.mark.parametrize(
+    ("name", "shapes", "expected"),
+    [
+        ("solve", [(4096, 4, 4), (4096, 4, 4)], True),  # inverses: 8 times as fast as LAPACK's calls
+        ("solve", [(100, 32, 32), (100, 32, 1)], True),
+        ("solve", [(100, 16, 16), (100, 16, 320)], False),
+        ("solve", [(16, 16), (16, 1)], True),
+        ("solve", [(32, 32), (32, 1)], False),
+        ("cholesky", [(100, 8, 8)], True),
+        ("cholesky", [(100, 16, 16)], False),
+    ],
+)
+def test_small_systems_are_left_to_printed_kernels(name: str, shapes: list[tuple[int, ...]], expected: bool) -> None:
+    assert pays(name, tuple(TensorSpec(shape, np.dtype("float32")) for shape in shapes)) == expected

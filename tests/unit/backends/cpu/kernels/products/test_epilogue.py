@@ -178,6 +178,23 @@ def test_shared_tiles_give_the_bits_that_a_kernels_own_do(size: tuple[int, int, 
     assert_close(found[1], by_reference(graph, inputs)[0], k, "float32")
 
 
+@pytest.mark.parametrize("size", [(73, 100, 90), (37, 1500, 64), (130, 70, 140)])
+def test_copied_rows_give_the_bits_that_rows_where_they_lie_do(size: tuple[int, int, int]) -> None:
+    m, k, n = size
+    rng = np.random.default_rng(1)
+    inputs = [numbers(rng, shape, "float32") for shape in ((k, m), (n, k), (n,), (m,), (m, n))]
+    inputs[:2] = [x.T for x in inputs[:2]]
+    graph, found = graph_of(inputs, MATRICES, bias_and_residual), list[NDArray]()
+    for limit, step, near in ((math.inf, 1 << 40, 20), (math.inf, 1, 20), (0, 1, 20), (math.inf, 1, 17)):
+        found.append(inputs[-1].copy())  # the residual is written over
+        figures = {"shared_volume": limit, "shared_tile": 0, "displacing_bytes": step, "sum_bytes": 0, "far_rows": 1}
+        machine = with_figures("memory", second_cache_bytes=1 << near)
+        call(graph, [*inputs[:-1], found[-1]], [found[-1]], with_figures("products", machine, **figures))
+    for other in found[1:]:
+        np.testing.assert_array_equal(other, found[0])
+    assert_close(found[0], by_reference(graph, inputs)[0], k, "float32")
+
+
 def test_large_products_are_shared_by_threads() -> None:
     rng = np.random.default_rng(0)
     inputs = [numbers(rng, shape, "float32") for shape in ((260, 300), (300, 200), (200,), (260,), (260, 200))]
