@@ -185,8 +185,12 @@ def conv(
     kernel, spatial = spec_of(w).shape[2:], canonical.shape[2:]
     strides, dilations = per_axis("conv", "stride", stride, rank), per_axis("conv", "dilation", dilation, rank)
     pads = to_padding("conv", padding, spatial, kernel, strides, dilations)
+    ends_flat = rank > 1 and spatial[-1] == kernel[-1] == 1 and pads[-1] == (0, 0)
+    if ends_flat:  # libraries have vectors along the last axis; one of size 1 leaves them empty
+        canonical, w = nnp.squeeze(canonical, -1), nnp.squeeze(w, -1)
+        strides, pads, dilations = strides[:-1], pads[:-1], dilations[:-1]
     out = conv_commands.conv(canonical, w, stride=strides, padding=pads, dilation=dilations, groups=groups)
-    return form.from_canonical(out, lead)
+    return form.from_canonical(nnp.expand_dims(out, -1) if ends_flat else out, lead)
 
 
 @specialised(2)

@@ -32,6 +32,34 @@ def test_conv_is_a_sum_over_windows() -> None:
     np.testing.assert_allclose(np.asarray(nn.conv(x, w, padding=((1, 0), (0, 2)))), direct(padded, w), atol=1e-12)
 
 
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("dilation", [1, 2])
+@pytest.mark.parametrize("pad", [0, 1])
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+def test_an_axis_of_one_element_may_stand_anywhere(stride: int, dilation: int, pad: int, layout: str) -> None:
+    x, w = RNG.normal(size=(2, 4, 9, 1)), RNG.normal(size=(6, 2, 3, 1))
+    channels_last = layout == "NHWC"
+
+    def loss(x: Any, w: Any, axis: int) -> Any:
+        """The sum of squares, and the convolution along the last axis but one."""
+        places = (0, 1, 3, 2) if axis == 2 else (0, 1, 2, 3)
+        x, w = nnc.numpy.transpose(x, places), nnc.numpy.transpose(w, places)
+        sizes = {"stride": (stride, 3), "dilation": (dilation, 2), "padding": (pad, 0)}
+        sizes = {name: pair if axis == 3 else pair[::-1] for name, pair in sizes.items()}
+        x = nnc.numpy.moveaxis(x, 1, -1) if channels_last else x
+        out = nn.conv(x, w, groups=2, layout=layout, **sizes)
+        out = nnc.numpy.moveaxis(out, -1, 1) if channels_last else out
+        return (out**2).sum(), nnc.numpy.transpose(out, places)
+
+    for run in (lambda f: f, nnc.compile):
+        found, other = (
+            run(nnc.value_and_grad(lambda x, w, axis=axis: loss(x, w, axis), (0, 1), has_aux=True))(x, w)
+            for axis in (3, 2)
+        )
+        for one, same in zip(nnc.tree.leaves(found), nnc.tree.leaves(other), strict=True):
+            np.testing.assert_allclose(np.asarray(one), np.asarray(same), rtol=1e-12, atol=1e-12)
+
+
 @pytest.mark.parametrize(
     ("rank", "first", "last"), [(1, "NCW", "NWC"), (2, "NCHW", "NHWC"), (3, "NCDHW", "NDHWC"), (1, "NCHW", "NHWC")]
 )
