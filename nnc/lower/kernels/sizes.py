@@ -13,12 +13,15 @@ from collections.abc import Callable, Sequence
 from itertools import repeat
 from typing import Any, NamedTuple, TypeGuard, TypeVar
 
-from nnc.base.size import derive, fixed, hint
+from nnc.base.size import decide, derive, fixed, hint
 from nnc.lower.kernels.native import PRINTED, Native
 
 _RESERVED = 1 << 12  # bytes of the stack for a number of elements, at least
 _MOST_VARIANTS = 16  # texts of one form, for different decisions
 
+_DECISIONS = frozenset({bool, operator.eq, operator.ge, operator.gt, operator.le, operator.lt, operator.pos})
+
+T = TypeVar("T")
 Structure = TypeVar("Structure", bound="int | tuple[Any, ...]")
 
 
@@ -114,7 +117,7 @@ class Numbers:
             given = [values[at] for at in operands]
             if expected is None:
                 values[next(made)] = derive(function, *given)
-            elif function(*given) != expected:
+            elif (function(*given) if function in _DECISIONS else decide(function, *given)) != expected:
                 return None
         return tuple([values[at] for at in (*self._leading, *self._registers)])
 
@@ -196,6 +199,13 @@ def derived(function: Callable[..., int], *operands: int) -> int:
     """Returns a function of integers: a number, if one of them is."""
     home = next((x.home for x in operands if is_number(x)), None)
     return function(*operands) if home is None else home.derive(function, *operands)
+
+
+def decided(function: Callable[..., T], *operands: int) -> T:
+    """Returns a choice that a function makes by integers, and by nothing else that varies; with numbers it is a decision."""
+    home = next((x.home for x in operands if is_number(x)), None)
+    found: T = function(*operands) if home is None else home.decide(function, *operands)
+    return found
 
 
 def reserved(nbytes: int) -> int:

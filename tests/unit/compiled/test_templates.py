@@ -57,8 +57,9 @@ def programs(fun: Any, make: Callable[[int], tuple[Any, ...]], sizes: Iterable[i
     found = {}
     for n in sizes:
         fun(*make(n))
-        if "scheduling" not in dict(fun._last.timings.rows):
-            found[n] = fun._last.program
+        program = fun._last.program
+        if program.like is not None and "scheduling" not in dict(fun._last.timings.rows):
+            found[n] = program
     return found
 
 

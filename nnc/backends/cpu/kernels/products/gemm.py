@@ -37,7 +37,7 @@ from nnc.base.target import Products, Target
 from nnc.device.model import tiles
 from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.kernels.cascade import Cut, cut_of
-from nnc.lower.kernels.sizes import derived, is_number
+from nnc.lower.kernels.sizes import decided, derived, is_number
 
 _FEW_TILES = 4  # beyond, rows that are computed twice are few
 _AHEAD = 16  # terms between the one that is copied and the one that is prefetched
@@ -146,16 +146,19 @@ def shape_of(product: Product, wide: DType, machine: Target, *, finished: bool =
 
     # As few panels' vectors as possible, of tiles that read little for the products they form: rows + vectors for rows · vectors.
     # Where few rows are no whole tiles, some are computed twice.
-    def cost(v: int) -> float:
-        rows, doubled = min(table[v], m), 1.0
-        if m < _FEW_TILES * max(table.values()):
-            count = -(-m // rows)
-            rows = -(-m // count)
-            doubled = count * rows / m
-        read = (rows + v) / (rows * v)  # for a product; cores read no more than they multiply
-        return -(-needed // v) * v * doubled * max(read, 1) * (1 + figures.read_cost * read)
+    def best(m: int) -> int:
+        def cost(v: int) -> float:
+            rows, doubled = min(table[v], m), 1.0
+            if m < _FEW_TILES * max(table.values()):
+                count = -(-m // rows)
+                rows = -(-m // count)
+                doubled = count * rows / m
+            read = (rows + v) / (rows * v)  # for a product; cores read no more than they multiply
+            return -(-needed // v) * v * doubled * max(read, 1) * (1 + figures.read_cost * read)
 
-    vectors = min(options, key=cost)
+        return min(options, key=cost)
+
+    vectors = decided(best, m)
     rows = min(table[vectors], m)
     rows = int(-(-m // -(-m // rows)))  # tiles of nearly equal size
     direct = product.columns.y == unit or n == 1
