@@ -150,10 +150,6 @@ def _loops(node: Node) -> Sequence[Symbol]:
         _put(zeros(x.spec.update(shape=(schedule.rows, *x.shape))), x, np.zeros((), np.int64)) for x in start
     ]  # the first state has row 0
     table = [np.ascontiguousarray(column) for column in steps.T]
-    again = _again(
-        advance, [x.spec for x in kept], [x.spec for x in sequences[:xs]], [x.spec for x in held], len(steps)
-    )
-
     outer = GraphBuilder(pull.name)
     step, place, begin, count = (outer.input(ITERATION) for _ in range(4))
     elements = [outer.input(x.spec.update(shape=x.shape[1:])) for x in sequences]
@@ -162,6 +158,9 @@ def _loops(node: Node) -> Sequence[Symbol]:
     columns = [outer.input((len(steps),), dtypes.int64) for _ in table]
     with outer:
         if len(steps) and states:
+            again = _again(
+                advance, [x.spec for x in kept], [x.spec for x in sequences[:xs]], [x.spec for x in held], len(steps)
+            )
             common = {"xs": 0, "carries": carries, "length": None}
             states = list(scan(count, *states, begin, *columns, *whole, *captured, graphs=(again,), **common))
         before = [_take(x, place) for x in states]

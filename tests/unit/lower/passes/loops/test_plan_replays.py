@@ -87,6 +87,18 @@ def test_gradients_are_those_of_a_loop_that_keeps_everything(loop: Any, reverse:
     assert "pull_iterations" not in planned.lower(*args).compile().as_text()
 
 
+@pytest.mark.parametrize("length", [1, 2, 3])
+@pytest.mark.parametrize("loop", [tanh, dropped, nested, stateless])
+def test_short_loops_run_few_iterations_again_or_none(loop: Any, length: int) -> None:
+    def gradient(**how: Any) -> Any:
+        return nnc.compile(nnc.grad(lambda *args: loop(*args, **how), argnums=(0, 1, 2)))
+
+    args = W, np.ones(4, np.float32), XS[:length]
+    for checkpoint in ("sqrt", 1, 5):
+        for x, y in zip(gradient(checkpoint=checkpoint)(*args), gradient()(*args), strict=True):
+            np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5)
+
+
 def test_a_gradient_keeps_few_states() -> None:
     def last(h: Any, **how: Any) -> Any:
         return nnc.scan(lambda h, _: (nnp.tanh(h + 1), None), h, None, length=1024, **how)[0].sum()
