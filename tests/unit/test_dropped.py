@@ -116,7 +116,7 @@ def test_dropped_functions_give_memory_and_code_back(tmp_path: Path) -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells how much memory is resident")
 def test_dropped_functions_of_many_kinds_leave_bounded_memory(tmp_path: Path) -> None:
     grown, _ = map(int, run_script(MIXED, tmp_path, "200").split())
-    assert grown < 5_000_000  # behind the first 50, which load libraries; bounded caches fill meanwhile
+    assert grown < 9_000_000  # behind the first 50, which load libraries; bounded caches fill meanwhile, one of 4 MiB
 
 
 def test_all_printers_remember_texts_in_one_bound() -> None:
@@ -126,7 +126,7 @@ def test_all_printers_remember_texts_in_one_bound() -> None:
         return Remembered(lambda step: made.append(name) or Native(f"; {name}".ljust(characters)))
 
     step = SimpleNamespace(params={}, inputs=(), outputs=())
-    small, large, other = printer("small", 100), printer("large", 300_000), printer("other", 300_000)
+    small, large, other = printer("small", 100), printer("large", 3_000_000), printer("other", 3_000_000)
     for ask in (small, large, small, large, other, other, small, large):
         ask(step)
     assert made == ["small", "large", "other", "small", "large"]  # the large ones do not fit together

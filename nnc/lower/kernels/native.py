@@ -17,9 +17,7 @@ from typing import Any, Protocol, TypeVar
 
 from nnc.base.fork import new_lock
 
-_MOST_CHARACTERS = (
-    1 << 22
-)  # of the texts that all printers remember together; a transformer's training step has 1 << 19
+_MOST_CHARACTERS = 1 << 22  # of the texts that all printers remember; a transformer's training step has 1 << 19
 _ENTRY = 1 << 8  # characters that an entry counts beside its text
 KERNEL = "@KERNEL"  # stands for the kernel's own name in its text
 

@@ -38,10 +38,10 @@ def plan_replays(graph: Graph, options: Options) -> Graph:
     Example:
         pull_iterations(xs, carried, ct){advance, pull}  →  scan … {scan … {kept[to] = advance(kept[from])}; pull(kept[place])}
     """
-    return rewritten(graph, _Planned)
+    return rewritten(graph, _ReplayLoops)
 
 
-class Schedule(NamedTuple):
+class ReplaySchedule(NamedTuple):
     """The steps of a reverse pass. Arrays of one row for each iteration are in the order of iterations.
 
     Attributes:
@@ -59,7 +59,7 @@ class Schedule(NamedTuple):
     steps: NDArray
 
     @staticmethod
-    def of(iterations: int, room: int) -> Schedule:
+    def of(iterations: int, room: int) -> ReplaySchedule:
         """Returns the schedule of a loop, by Griewank and Walther's walk."""
         steps: list[tuple[int, int, int]] = []  # iteration, number of the state before it, and behind it
         pulls: list[tuple[int, int, int]] = []  # iteration, number of its state, steps so far
@@ -73,7 +73,7 @@ class Schedule(NamedTuple):
         return _with_rows(iterations, steps, pulls)
 
 
-def _with_rows(iterations: int, steps: list[tuple[int, int, int]], pulls: list[tuple[int, int, int]]) -> Schedule:
+def _with_rows(iterations: int, steps: list[tuple[int, int, int]], pulls: list[tuple[int, int, int]]) -> ReplaySchedule:
     """Gives each state a row, until it is read for the last time."""
     row_of, free, rows = {0: 0}, list[int](), 1
     last: dict[int, tuple[int, int]] = {}  # the step, or the pull behind it, that reads a state last
@@ -98,7 +98,7 @@ def _with_rows(iterations: int, steps: list[tuple[int, int, int]], pulls: list[t
         pulled[step], done = row_of[state], until
         if last[state] == (until, -len(pulls) + i):
             free.append(row_of[state])
-    return Schedule(rows, pulled, begins, counts, table)
+    return ReplaySchedule(rows, pulled, begins, counts, table)
 
 
 def _is_short(iterations: int, room: int) -> bool:
@@ -109,7 +109,7 @@ def _is_short(iterations: int, room: int) -> bool:
     return iterations * repeats <= _LONGEST
 
 
-class _Planned(NewGraph):
+class _ReplayLoops(NewGraph):
     def add(self, node: Node) -> None:
         """See the base."""
         if node.command is not pull_iterations or not _can_plan(node):
@@ -140,7 +140,7 @@ def _loops(node: Node) -> Sequence[Symbol]:
     carries, moved = params["carries"], params["pulled"] + params["sums"]
     sequences, rest = inputs[:reads], inputs[reads:]
     start, cts, held = rest[:carries], rest[carries : carries + moved], rest[carries + moved :]
-    schedule = Schedule.of(length, places(params["checkpoint"], length))
+    schedule = ReplaySchedule.of(length, places(params["checkpoint"], length))
     numbers = [schedule.pulled, schedule.begins, schedule.counts]
     steps = schedule.steps
     if params["reverse"]:

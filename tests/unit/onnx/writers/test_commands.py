@@ -84,4 +84,5 @@ def test_a_command_without_a_form_is_refused_with_its_line(command: str) -> None
 
 def test_each_command_is_written_or_listed() -> None:
     written = {row.command for row in WRITTEN}
-    assert sorted(written | REFUSED | COMPLEX | WITHOUT_SAMPLES) == sorted(COMMANDS)
+    known = {name for name in COMMANDS if not name.startswith(("test_", "double_doctest"))}  # nnc's own
+    assert sorted(written | REFUSED | COMPLEX | WITHOUT_SAMPLES) == sorted(known)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import nnc
 import nnc.numpy as nnp
 from nnc.commands.replay import walk_back
-from nnc.lower.passes.loops.plan_replays import Schedule
+from nnc.lower.passes.loops.plan_replays import ReplaySchedule
 
 W = np.random.default_rng(0).standard_normal((4, 4)).astype(np.float32) / 2
 XS = np.random.default_rng(1).standard_normal((37, 4)).astype(np.float32)
@@ -20,7 +20,7 @@ XS = np.random.default_rng(1).standard_normal((37, 4)).astype(np.float32)
 
 @given(iterations=st.integers(1, 120), room=st.integers(1, 12))
 def test_a_schedule_pulls_each_iteration_from_the_state_before_it(iterations: int, room: int) -> None:
-    schedule, again = Schedule.of(iterations, room), 0
+    schedule, again = ReplaySchedule.of(iterations, room), 0
     rows = [0] + [-1] * (schedule.rows - 1)  # a state is the number of iterations before it
     for step in reversed(range(iterations)):
         begin, count = schedule.begins[step], schedule.counts[step]
