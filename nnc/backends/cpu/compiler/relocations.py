@@ -85,7 +85,7 @@ def _change(content: bytearray, here: int, mask: int, bits: int) -> None:
 
 
 def _x86_jump(pointer: int) -> bytes:
-    return struct.pack("<2si", b"\xff\x25", pointer - 6)  # jmp [rip + distance]
+    return struct.pack("<2sixx", b"\xff\x25", pointer - 6)  # jmp [rip + distance]
 
 
 def _aarch64_jump(pointer: int) -> bytes:

@@ -8,7 +8,8 @@ import mmap
 import platform
 import re
 import struct
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -140,20 +141,43 @@ def test_functions_agree_with_the_ones_that_llvm_loads(name: str) -> None:
     assert results(own, TEXTS[name], GIVEN) == results(ENGINE.link_by_llvm, TEXTS[name], GIVEN)
 
 
-def test_functions_that_lie_too_far_away_for_a_call_are_reached_by_a_jump() -> None:
+@contextmanager
+def triple_at(hint: int | None) -> Iterator[int]:
+    """A function of the machine that triples a number, in a page near the hint or where the system likes."""
     c = ctypes.CDLL(None)
     c.mmap.restype, c.mmap.argtypes = (
         ctypes.c_void_p,
         (ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long),
     )
     c.munmap.argtypes = ctypes.c_void_p, ctypes.c_size_t
-    for hint in (0x6000_0000, None):  # other libraries lie far above the first, and close to the second
-        at = c.mmap(hint, mmap.PAGESIZE, 7, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0)
-        ctypes.memmove(at, TRIPLE, len(TRIPLE))
-        library = own([ENGINE.compile(OUTSIDE)], {"far": at}, ["f"])
-        assert (abs(library.addresses["f"] - at) < REACH) == (hint is None)
-        assert ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(library.addresses["f"])(5) == 15
-        c.munmap(at, mmap.PAGESIZE)
+    at = c.mmap(hint, mmap.PAGESIZE, 7, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0)
+    ctypes.memmove(at, TRIPLE, len(TRIPLE))
+    yield at
+    c.munmap(at, mmap.PAGESIZE)
+
+
+FAR = 0x6000_0000  # other libraries lie far above
+
+
+def test_functions_that_lie_too_far_away_for_a_call_are_reached_by_a_jump() -> None:
+    for hint in (FAR, None):
+        with triple_at(hint) as at:
+            library = own([ENGINE.compile(OUTSIDE)], {"far": at}, ["f"])
+            assert (abs(library.addresses["f"] - at) < REACH) == (hint is None)
+            assert ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(library.addresses["f"])(5) == 15
+
+
+def test_jumps_may_end_anywhere_in_a_page() -> None:
+    with triple_at(FAR) as at:
+        for count in range(110, 250):  # each adds some 30 bytes of a page's 4,096
+            names = [f"far{i}" for i in range(count)]
+            calls = [f"  %y{i} = call i64 @{name}(i64 {i})" for i, name in enumerate(names)]
+            sums = [f"  %s{i + 1} = add i64 %s{i}, %y{i}" for i in range(count)]
+            head = [f"declare i64 @{name}(i64)" for name in names]
+            text = [*head, "define i64 @f(i64 %s0) {", *calls, *sums, f"  ret i64 %s{count}", "}"]
+            library = own([ENGINE.compile("\n".join(text))], dict.fromkeys(names, at), ["f"])
+            call = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(library.addresses["f"])
+            assert call(7) == 7 + 3 * sum(range(count))
 
 
 def test_code_can_not_be_written_to_and_variables_are_no_code() -> None:
