@@ -345,21 +345,6 @@ def _cbrt(x: Any) -> Any:
     return np.where(np.isfinite(step), y - step, y) * np.where(tiny, 2.0**-54, 1)
 
 
-def _two_product(x: Any, y: Any) -> tuple[Any, Any]:
-    """Returns a product of float64 and its rounding error (T. J. Dekker, "A floating-point technique for extending the available
-    precision", 1971).
-    """
-    product, (a, b), (c, d) = x * y, _halves(x), _halves(y)
-    return product, ((a * c - product) + (a * d + b * c)) + b * d
-
-
-def _halves(x: Any) -> tuple[Any, Any]:
-    """Returns a number of 26 bits and the rest."""
-    scaled = x * (2.0**27 + 1)
-    high = scaled - (scaled - x)
-    return high, x - high
-
-
 def _slope_of_length(out: Value) -> Value:
     at_zero = equal(out, full_like(out, 0))
     return select(at_zero, full_like(out, 0), 0.5 / select(at_zero, full_like(out, 1), out))
@@ -406,7 +391,7 @@ def _log1p(x: Any) -> Any:
     a, b = (part.astype(np.float64) for part in (x.real, x.imag))
     far = ~((abs(a) <= 4) & (abs(b) <= 4) & (abs(1 + a) + abs(b) >= 0.5))  # there 1 + x is as good
     near_a, near_b = (np.where(far, 0, part) for part in (a, b))
-    (square_a, lost_a), (square_b, lost_b) = _square_exactly(near_a), _square_exactly(near_b)
+    (square_a, lost_a), (square_b, lost_b) = _two_product(near_a, near_a), _two_product(near_b, near_b)
     total, lost = _add_exactly(2 * near_a, square_a)
     total, lost_then = _add_exactly(total, square_b)
     out = np.empty_like(x)  # 1j times NaN would be NaN in both parts
@@ -423,12 +408,19 @@ def _add_exactly(x: Any, y: Any) -> tuple[Any, Any]:
     return total, (x - (total - part)) + (y - part)
 
 
-def _square_exactly(x: Any) -> tuple[Any, Any]:
-    """Returns the rounded square and its rounding error (Dekker)."""
-    split = x * 134217729.0  # 2^27 + 1
-    high = split - (split - x)
-    low, square = x - high, x * x
-    return square, ((high * high - square) + 2 * high * low) + low * low
+def _two_product(x: Any, y: Any) -> tuple[Any, Any]:
+    """Returns a product of float64 and its rounding error (T. J. Dekker, "A floating-point technique for extending the available
+    precision", 1971).
+    """
+    product, (a, b), (c, d) = x * y, _halves(x), _halves(y)
+    return product, ((a * c - product) + (a * d + b * c)) + b * d
+
+
+def _halves(x: Any) -> tuple[Any, Any]:
+    """Returns a number of 26 bits and the rest."""
+    scaled = x * (2.0**27 + 1)
+    high = scaled - (scaled - x)
+    return high, x - high
 
 
 log1p: Command = of_inexact("log1p", _log1p, lambda x, out: 1 / (x + 1), singular=True)

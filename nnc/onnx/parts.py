@@ -32,7 +32,8 @@ class Plan(NamedTuple):
     """A part for operands of certain shapes.
 
     `program` takes and returns dicts of values; it is None where no value depends on data. The nodes `hosts` need numbers
-    and run behind it, `rest` is left to later parts. The values `known` follow from the file and from shapes.
+    and run behind it, `rest` is left to later parts. The values `known` follow from the file and from shapes. `given` are
+    the known values that it was made for: large ones are told apart by identity, and so must live as long as the plan.
     """
 
     program: Any
@@ -40,6 +41,7 @@ class Plan(NamedTuple):
     hosts: Places
     rest: Places
     known: Mapping[str, Any]
+    given: Mapping[str, Any]
 
 
 class Parts:
@@ -127,7 +129,7 @@ class Parts:
         found = program(free)
         values.update((name, Named(v, _DATA)) for name, v in found.items())
         values.update((name, Named(v, _KNOWN)) for name, v in part.known.items())
-        plan = Plan(program if found else None, part.done, part.hosts, part.rest, part.known)
+        plan = Plan(program if found else None, part.done, part.hosts, part.rest, part.known, known)
         alone = ", ".join(self._graph.nodes[place].title for place in plan.hosts[:8])
         alone += f" and {len(plan.hosts) - 8} more" if len(plan.hosts) > 8 else ""
         where = f"in {self._graph.name!r}: " if self._is_body else ""

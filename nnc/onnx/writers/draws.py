@@ -13,8 +13,9 @@ import numpy as np
 from nnc.commands import portable
 from nnc.commands.random import PARITY, ROTATIONS
 from nnc.graph import Node
+from nnc.onnx.writers.elementwise import need_bitwise
 from nnc.onnx.writers.shape import reshaped
-from nnc.onnx.writers.table import refused, writes
+from nnc.onnx.writers.table import writes
 from nnc.onnx.writers.writer import Writer
 
 Names = list[str]
@@ -113,10 +114,8 @@ class _Term:
         exponent = x._op("Floor", x._op("Log", x) * (1 / math.log(2)))
         half = (exponent * 0.5).intrinsic("floor")  # whose power of 2 is a normal number, too
         part = x * x._power(-half + bias) * x._power(half - exponent + bias)
-        less, more = (
-            part < 1.0,
-            part._op("Not", part < 2.0, dtype=bool),
-        )  # where the logarithm is rounded over a whole number
+        # where the logarithm is rounded over a whole number
+        less, more = part < 1.0, part._op("Not", part < 2.0, dtype=bool)
         exponent = less.choose(exponent - 1, more.choose(exponent + 1, exponent))
         part = less.choose(part * 2, more.choose(part * 0.5, part))
         unsigned = np.uint32 if self.dtype.itemsize == 4 else np.uint64
@@ -129,15 +128,10 @@ class _Term:
         return part * part._power((self >> mantissa) & ((1 << (8 * self.dtype.itemsize - 1 - mantissa)) - 1))
 
 
-def _check_version(writer: Writer, node: Node) -> None:
-    if writer.opset < 18:
-        raise refused(node, f"version {writer.opset} has no bitwise operators; 18 and later have")
-
-
 @writes("random_bits")
 def _random_bits(writer: Writer, node: Node, x: Names) -> str:
     """Threefry-2x32 (Salmon et al., 2011), as in `nnc.commands.random.threefry2x32`."""
-    _check_version(writer, node)
+    need_bitwise(writer, node)
     out = node.outputs[0].spec
     lead, count = node.inputs[1].spec.shape, math.prod(node.params["shape"])
     column = (math.prod(lead), 1)
@@ -169,7 +163,7 @@ del _FUNCTIONS["truncated_normal"]
 
 @writes(*_FUNCTIONS)
 def _portable(writer: Writer, node: Node, x: Names) -> str:
-    _check_version(writer, node)
+    need_bitwise(writer, node)
     dtype = np.dtype(node.inputs[0].spec.dtype)
     narrow = dtype.itemsize == 2  # computed in float32, as elsewhere
     terms = [_Term(writer, name, dtype) for name in x]
@@ -181,7 +175,7 @@ def _portable(writer: Writer, node: Node, x: Names) -> str:
 @writes("erfinv")
 def _erfinv(writer: Writer, node: Node, x: Names) -> str:
     """The quantile of the normal distribution divided by the root of 2."""
-    _check_version(writer, node)
+    need_bitwise(writer, node)
     dtype = np.dtype(node.inputs[0].spec.dtype)
     wide = dtype if dtype.itemsize == 8 else np.dtype(np.float32)
     found: _Term = portable.normal_quantile(_Term(writer, x[0], dtype).to(wide)) * math.sqrt(0.5)

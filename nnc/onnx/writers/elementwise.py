@@ -109,13 +109,18 @@ def _not_equal(writer: Writer, node: Node, x: Names) -> str:
     return str(writer.op("Not", writer.op("Equal", *x)))
 
 
+def need_bitwise(writer: Writer, node: Node) -> None:
+    """Raises where the model's version has no bitwise operators."""
+    if writer.opset < 18:
+        raise refused(node, f"version {writer.opset} has no bitwise operators; 18 and later have")
+
+
 @writes("bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not")
 def _bits(writer: Writer, node: Node, x: Names) -> str:
     word = node.command.name.removeprefix("bitwise_").capitalize()
     if kind(node) == "b":
         return str(writer.op(word, *x))
-    if writer.opset < 18:
-        raise refused(node, f"version {writer.opset} has no bitwise operators; 18 and later have")
+    need_bitwise(writer, node)
     return str(writer.op(f"Bitwise{word}", *x))
 
 
@@ -147,8 +152,7 @@ def _shifted(writer: Writer, x: str, count: str, dtype: np.dtype[Any], is_left: 
 @writes("bit_count")
 def _bit_count(writer: Writer, node: Node, x: Names) -> str:
     """Sums of neighbouring bits, of pairs, of fours and so on."""
-    if writer.opset < 18:
-        raise refused(node, f"version {writer.opset} has no bitwise operators; 18 and later have")
+    need_bitwise(writer, node)
     found = writer.cast(writer.op("Abs", writer.cast(x[0], np.int64)) if kind(node) == "i" else x[0], np.uint64)
     for step in (1, 2, 4, 8, 16, 32):
         mask = writer.constant(np.uint64(((1 << 64) - 1) // ((1 << step) + 1)))
