@@ -17,6 +17,7 @@ import numpy as np
 from nnc.array.promote import as_operand, astype, broadcast_shapes, broadcast_to_shape
 from nnc.base import dtypes
 from nnc.base.context import get_context
+from nnc.base.traced_size import TracedSize, as_index
 from nnc.commands.constants import full_like
 from nnc.commands.elementwise import add, less, select
 from nnc.device.dlpack import is_foreign
@@ -55,7 +56,7 @@ def read_entry(entry: Any, where: str) -> _Entry:
     if isinstance(entry, (bool, np.bool_)):
         return _Mask(np.asarray(entry))
     if isinstance(entry, (int, np.integer)):
-        return int(entry)
+        return as_index(entry)
     if isinstance(entry, (list, tuple)):
         array = as_operand(entry, where, "index")
         entry = np.asarray(array, np.int64) if isinstance(array, np.ndarray) and not array.size else array
@@ -231,7 +232,7 @@ def _out_of_bounds(where: str, number: int, axis: int, size: int) -> OutOfBounds
 def _resolve_slice(entry: slice, size: int, where: str) -> tuple[int, int, int]:
     """Start and limit of the positions in rising order, and the step with its sign."""
     try:
-        parts = [None if part is None else operator.index(part) for part in (entry.start, entry.stop, entry.step)]
+        parts = [None if part is None else as_index(part) for part in (entry.start, entry.stop, entry.step)]
     except TraceError as error:
         fix = "use nnc.dynamic_slice(x, starts, sizes), whose starts may be traced."
         raise user_error(TraceError, where, "the bounds of a slice must be known when tracing.", fix=fix) from error
@@ -241,12 +242,23 @@ def _resolve_slice(entry: slice, size: int, where: str) -> tuple[int, int, int]:
         raise user_error(
             ArgumentError, where, "the step of a slice is 0.", fix="use a step of 1 or more, or a negative one."
         )
+    if parts[2] is None and any(type(n) is TracedSize for n in (*parts, size)):
+        return *_clipped(parts[0], parts[1], size), 1
     first, stop, step = slice(*parts).indices(size)
     count = len(range(first, stop, step))
     if not count:
         return 0, 0, 1
     last = first + (count - 1) * step
     return min(first, last), max(first, last) + 1, step
+
+
+def _clipped(first: int | None, stop: int | None, size: int) -> tuple[int, int]:
+    """Returns the bounds of a slice of step 1 for sizes of any class."""
+    bounds = []
+    for bound in (0 if first is None else first, size if stop is None else stop):
+        bound = bound + size if bound < 0 else bound
+        bounds.append(0 if bound < 0 else size if bound > size else bound)
+    return (bounds[0], bounds[1]) if bounds[0] < bounds[1] else (0, 0)
 
 
 def _mask_positions(mask: NDArray, spec: TensorSpec, axis: int, where: str) -> tuple[NDArray, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +27,7 @@ from nnc.array.promote import (
     with_weakness,
 )
 from nnc.base import dtypes
+from nnc.base.traced_size import as_index
 from nnc.calls.spelling import spelled
 from nnc.commands.elementwise import add, copy, maximum, minimum, mul, select
 from nnc.commands.index import GATHER_MODES, SCATTER_MODES, SLICE_MODES, expand_last, gather, move_axis, scatter
@@ -375,7 +375,7 @@ def dynamic_update_slice(x: ArrayLike, update: ArrayLike, starts: ArrayLike, *, 
 
 def _box_sizes(sizes: Sequence[int], spec: TensorSpec, where: str) -> Shape:
     try:
-        box = tuple(operator.index(n) for n in sizes)
+        box = tuple(as_index(n) for n in sizes)
     except TypeError as error:
         raise user_error(
             ArgumentTypeError, where, f"sizes {sizes!r} are no integers.", fix="give one static integer for each axis."

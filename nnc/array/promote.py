@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nnc.array.traced_scalar import TracedScalar
 from nnc.base import dtypes
 from nnc.base.casting import cast_array
 from nnc.base.context import get_context
 from nnc.base.source import SourceLine, user_source
+from nnc.base.traced_size import TRACED
 from nnc.commands.constants import full
 from nnc.commands.elementwise import convert, equal, greater, greater_equal, less, less_equal, not_equal, select
 from nnc.commands.fit import fit, misfit
@@ -32,6 +34,8 @@ from nnc.graph.rules import Value
 
 if TYPE_CHECKING:
     from nnc.array.array import Array
+
+_TRACED = frozenset({*TRACED, TracedScalar})
 
 Operand = Any  # an array, a tracer, a NumPy array or scalar, or a Python scalar
 
@@ -298,6 +302,8 @@ def astype(x: Operand, dtype: dtypes.DType, where: str = "astype") -> Array:
     Raises:
         DTypeError: a Python integer does not fit into an integer dtype.
     """
+    if type(x) in _TRACED:
+        return _traced_scalar(x, dtype, where)
     if isinstance(x, WeakScalar):
         x = x.item()
     if dtypes.is_scalar(x):
@@ -313,6 +319,18 @@ def astype(x: Operand, dtype: dtypes.DType, where: str = "astype") -> Array:
     if dtypes.is_integer(own) and dtypes.is_integer(dtype) and is_weak(x) and not np.can_cast(own, dtype):
         return fit(x, dtype=dtype, where=where)
     return convert(x.exact if isinstance(x, Listed) and dtypes.is_inexact(dtype) else x, dtype=dtype)
+
+
+def _traced_scalar(x: Any, dtype: dtypes.DType, where: str) -> Any:
+    """Converts a number that is made of sizes; `x` itself where it has this dtype."""
+    weak = is_weak(x)
+    if type(x) is TracedScalar and x.spec.dtype == dtype:
+        return x
+
+    def convert(value: Any) -> Any:
+        return astype(with_weakness(value, weak) if type(x) is TracedScalar else value, dtype, where)
+
+    return TracedScalar.of(x, dtype, convert)
 
 
 @lru_cache(maxsize=4096, typed=True)
@@ -430,20 +448,21 @@ def broadcast(*xs: Value, where: str = "broadcast") -> list[Array]:
 
 
 def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
-    """Returns the shape that shapes broadcast to. NumPy's own function takes at most 32 axes.
+    """Returns the shape that shapes broadcast to. NumPy's own function takes neither more than 32 axes nor traced sizes.
 
     Raises:
         ValueError: the shapes do not broadcast.
     """
-    if all(len(shape) <= 32 for shape in shapes):
-        return np.broadcast_shapes(*shapes)
-    ndim = max(map(len, shapes))
+    ndim = max(map(len, shapes), default=0)
     result = []
     for sizes in zip(*[(1,) * (ndim - len(shape)) + shape for shape in shapes], strict=True):
-        wide = {n for n in sizes if n != 1}
-        if len(wide) > 1:
-            raise ValueError("shapes do not broadcast")
-        result.append(wide.pop() if wide else 1)
+        wide = 1
+        for n in sizes:
+            if n != 1:
+                if wide not in (1, n):
+                    raise ValueError("shapes do not broadcast")
+                wide = n
+        result.append(wide)
     return tuple(result)
 
 

@@ -25,16 +25,22 @@ _ARITHMETIC = frozenset({abs, add, floordiv, mod, mul, neg, sub})  # which sizes
 
 
 class Sizes:
-    """The given integers of one lowering, functions of sizes, and the guards.
+    """The given integers of one lowering, or of one trace, functions of sizes, and the guards.
+
+    Args:
+        kind: the class of its sizes.
 
     Attributes:
         values: the value of each atom: of the given integers, and of functions that are no polynomials, such as quotients.
         guards: for each polynomial and comparison with 0 whether it holds.
+        scalars: the arrays without axes that were made of sizes, by what they were made of.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, kind: type[Size] | None = None) -> None:
+        self._kind = kind or Size
         self.values: list[int] = []
         self.guards: dict[tuple[Terms, str], bool] = {}
+        self.scalars: dict[Any, Any] = {}
         self._functions: dict[tuple[Callable[..., int], tuple[Terms, ...]], int] = {}
         self._decisions: dict[tuple[Callable[..., Any], tuple[Any, ...]], Any] = {}
         self._given = 0
@@ -50,7 +56,7 @@ class Sizes:
         kept = tuple(sorted([(m, c) for m, c in terms.items() if c]))
         if not kept:
             return 0
-        return kept[0][1] if kept[0][0] == () and len(kept) == 1 else Size(self, kept, _sum(kept, self.values))
+        return kept[0][1] if kept[0][0] == () and len(kept) == 1 else self._kind(self, kept, _sum(kept, self.values))
 
     def apply(self, function: Callable[..., int], *operands: Terms) -> Any:
         """Returns the size that a function of sizes gives, which must depend on nothing else."""
@@ -114,7 +120,7 @@ class Evaluation:
 
     def of(self, size: Any) -> Any:
         """Returns the value of a size; anything else stays."""
-        return self.sum(size.terms) if type(size) is Size else size
+        return self.sum(size.terms) if isinstance(size, Size) else size
 
 
 def _sum(terms: Terms, values: Sequence[int]) -> int:
@@ -300,17 +306,17 @@ class Size:
 
 def hint(size: Any) -> int:
     """Returns the value of a size without a guard, for choices that are right for any size; an int stays."""
-    return size.value if type(size) is Size else size
+    return size.value if isinstance(size, Size) else size
 
 
 def fixed(size: Any) -> int:
     """Returns the value of a size, which is then the only one for which the program is right; an int stays."""
-    return size.fix() if type(size) is Size else size
+    return size.fix() if isinstance(size, Size) else size
 
 
 def derive(function: Callable[..., Any], *operands: Any) -> Any:
     """Returns a function of sizes and integers, which must depend on nothing else."""
-    home = next((x.sizes for x in operands if type(x) is Size), None)
+    home = next((x.sizes for x in operands if isinstance(x, Size)), None)
     if home is None or function in _ARITHMETIC:
         return function(*operands)
     return home.apply(function, *map(_terms, operands))
@@ -327,7 +333,7 @@ def decide(function: Callable[..., Any], *operands: Any) -> Any:
 def _home(value: Any) -> Sizes | None:
     if isinstance(value, tuple):
         return next((home for home in map(_home, value) if home is not None), None)
-    return value.sizes if type(value) is Size else None
+    return value.sizes if isinstance(value, Size) else None
 
 
 def _known(value: Any, of: Callable[[Any], Any]) -> Any:

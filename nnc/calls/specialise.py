@@ -24,6 +24,7 @@ import numpy as np
 from nnc.base import dtypes
 from nnc.base.bounded import BoundedCache
 from nnc.base.context import AT_REST, Context, get_context, observes_commands, where_arguments_are
+from nnc.base.traced_size import TracedSize
 from nnc.calls.spelling import spelled
 from nnc.errors import NncError
 from nnc.errors.tracebacks import cut_traceback, leave
@@ -39,7 +40,7 @@ THRESHOLD = 2
 KEYS_PER_CALL = 8  # one more call for so many keys: a loop over x[i], each i twice, would gain nothing
 BOUND = 4096  # keys of one function; 2 MB of small calls
 _NUMBERS = frozenset((bool, int, float, complex))
-_EXACT = frozenset((int, str, NoneType, type, type(...)))
+_EXACT = frozenset((int, str, NoneType, type, type(...), TracedSize))
 
 
 class SpecialisedCall(Protocol):

@@ -57,7 +57,7 @@ class Blueprint:
             known: the integers of its form, and those of graphs of other sizes.
             lower: lowers a graph as far as its steps.
         """
-        sizes, (given, integers) = Sizes(), _generated(list(zip(*known, strict=True)))
+        sizes, (given, integers) = Sizes(), generated(list(zip(*known, strict=True)))
         found = [sizes.give(known[0][place]) for place in given]
         columns = [integer(found) for integer in integers]
         numbers = iter(columns)
@@ -65,17 +65,22 @@ class Blueprint:
 
     def at(self, integers: Sequence[int]) -> Evaluation | None:
         """Returns the values of sizes for a graph with these integers; None where the blueprint is not made for it."""
-        given = [integers[place] for place in self.given]
-        for value, own in zip(given, self.sizes.values, strict=False):
-            if not own <= value * _RANGE or not value <= own * _RANGE:
-                return None
-        found = self.sizes.at(given)
-        if found is None or [found.of(x) for x in self.integers] != list(integers):
+        found = self.at_sizes([integers[place] for place in self.given])
+        if found is None or list(map(found.of, self.integers)) != list(integers):
             return None
         return found
 
+    def at_sizes(self, given: Sequence[int]) -> Evaluation | None:
+        """Returns the values of sizes for given ones, whose graph has the blueprint's integers; None where it is not made for
+        them.
+        """
+        for value, own in zip(given, self.sizes.values, strict=False):
+            if not own <= value * _RANGE or not value <= own * _RANGE:
+                return None
+        return self.sizes.at(given)
 
-def _generated(columns: Sequence[Column]) -> tuple[tuple[int, ...], list[Callable[[Sequence[Any]], Any]]]:
+
+def generated(columns: Sequence[Column]) -> tuple[tuple[int, ...], list[Callable[[Sequence[Any]], Any]]]:
     """Returns the places of integers from which all follow, as far as known graphs tell, and for each integer the function of
     these.
     """

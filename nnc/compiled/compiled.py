@@ -330,10 +330,19 @@ class Compiled(CompiledFunction, Generic[P, R_co]):
                 self._families = _make_families(self.fun, self._axes, entries, self._options)
             kin = self._families.find(given.key, options) if self._families is not None and not checks else None
             with deferring(), prefetching(call, options) as prefetch:
-                call, lowered = self._freed.trace(given, self._device, partial(Lowered.of, options=options))
-                if lowered.captures_tracers:
-                    return None, given
-                executable = lowered.compile(prefetch, kin)
+                executable, is_traced = None, True
+                if kin is not None and call is given and watch is None:
+                    size = kin.replay(call.key)
+                    executable = size.replay.lowered.replayed(size, call, prefetch, kin) if size is not None else None
+                if executable is None:
+                    call, lowered = self._freed.trace(given, self._device, partial(Lowered.of, options=options))
+                    if lowered.captures_tracers:
+                        return None, given
+                    executable = lowered.compile(prefetch, kin)
+                    if kin is not None and call is given:
+                        kin.note_trace(call, lowered)
+                else:
+                    is_traced = False
             if watch is not None:
                 watch.traced.add((self, call.key))
             self._misses += not checks
@@ -343,7 +352,8 @@ class Compiled(CompiledFunction, Generic[P, R_co]):
                 nearby = []
             self._family = self._families.add(kin, executable) if self._families is not None and not checks else None
             entries[call.key] = executable
-            self._reason, self._last_key = f"the last call traced, because {describe(changes)}", given.key
+            what = "traced" if is_traced else "made a program without a trace"
+            self._reason, self._last_key = f"the last call {what}, because {describe(changes)}", given.key
             self._last = executable
         if nearby:
             warn_of_traces(name_of(self._signature.fun), self._misses, self._hits + self._misses, nearby)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -24,9 +24,9 @@ from nnc.base.options import Options
 from nnc.commands.pack import PACKABLE
 from nnc.compiled.bindings import Inputs, Outputs
 from nnc.compiled.device_kinds import device_program, kernel_tuner, make_schedule_report, schedule_watch
-from nnc.compiled.pipeline import lower
+from nnc.compiled.pipeline import lower, lower_member
 from nnc.compiled.retraces import difference
-from nnc.compiled.signature import Call, CallPattern, Key, Signature, device_of, is_spec, leaf_keys
+from nnc.compiled.signature import Call, CallPattern, Key, Signature, device_of, is_spec, leaf_keys, setting
 from nnc.compiled.toolchain import toolchain
 from nnc.device import CPU, CUDA, find_device, interpreter_of, kind_of, machine_of
 from nnc.errors import ArgumentTypeError, DeviceError, NncError, OutOfMemoryError, TraceError, user_error
@@ -42,12 +42,13 @@ from nnc.run.program import Program
 from nnc.run.report import Cost, MemoryPlan, MemoryRow, Timings
 from nnc.run.store.cache import Cache, CacheEntry
 from nnc.trace.core.captures import Snapshot, take_snapshot
-from nnc.trace.core.flat import FlatTree, definition_of, name_of
+from nnc.trace.core.flat import FlatFunction, FlatTree, definition_of, name_of
 from nnc.trace.core.staging import Staged, stage
 
 if TYPE_CHECKING:
     from nnc.compiled.device_program import DeviceProgram
     from nnc.compiled.families import Kin
+    from nnc.compiled.replay import ReplayedSize
     from nnc.lower.plan.schedule.report import ScheduleReport, Watch
     from nnc.run.prefetch import Prefetch
 
@@ -83,11 +84,26 @@ class Lowered:
             snapshot = take_snapshot(fun, call.objects(), hidden)
         weak_results = tuple(map(is_weak, flat.result.dynamic))
         donated = call.donated_leaves() if call.signature.donates else frozenset()
-        leaves = call.arguments.dynamic
-        lasting = frozenset(i for i, x in enumerate(leaves) if i not in donated and _may_last(x))
+        lasting = cls._lasting_leaves(call, donated)
         seconds = perf_counter() - start
         out = flat.result.skeleton()
         return cls(call.signature, call.key, staged, snapshot, options, out, weak_results, donated, lasting, seconds)
+
+    @staticmethod
+    def _lasting_leaves(call: Call, donated: frozenset[int]) -> frozenset[int]:
+        return frozenset(i for i, x in enumerate(call.arguments.dynamic) if i not in donated and _may_last(x))
+
+    def traced_as(self, staged: Staged, flat: FlatFunction) -> Lowered | None:
+        """Returns the trace with the graph of another one of the same function; None where captured arrays or results differ."""
+        own, other = self._out, flat.result
+        settings = [[setting(leaf) for leaf in each.skeleton().leaves] for each in (own, other)]
+        same = (
+            (own.treedef, own.where, settings[0]) == (other.treedef, other.where, settings[1])
+            and self._weak == tuple(map(is_weak, other.dynamic))
+            and len(self._staged.captured) == len(staged.captured)
+            and all(map(_are_same, self._staged.captured, staged.captured))
+        )
+        return replace(self, _staged=staged) if same else None
 
     @property
     def captures_tracers(self) -> bool:
@@ -172,10 +188,32 @@ class Lowered:
         _check_places(self._staged.captured, self._options.device, name_of(self._signature.fun))
         clock = {"tracing": self._seconds}
         with set_context(clock=clock), collection_paused():
-            graph, program, used, opened = self._make_program(prefetch, kin)
-            if prefetch is not None and prefetch.room is not None:
-                program.make_ready(prefetch.room)
-        explicit, specs = self._staged.num_explicit, self._staged.graph.input_specs
+            graph, used = self.wanted()
+            graph, values = kin.open(graph) if kin is not None else (graph, [])
+            program = self._make_program(graph, used, lambda *given: lower(graph, *given), prefetch, kin)
+        specs = self._staged.graph.input_specs
+        return self._executable(_Made(lambda: graph, graph.output_specs, program, used, specs, values), clock)
+
+    def replayed(self, size: ReplayedSize, call: Call, prefetch: Prefetch | None, kin: Kin) -> Executable | None:
+        """Makes the program of another call, whose size needs no trace; returns None where it has to be traced all the same."""
+        if self._lasting != self._lasting_leaves(call, self._donated):
+            return None
+        own = replace(self, _key=call.key)
+        clock, replay, make_graph = {"tracing": 0.0}, size.replay, cache(size.graph)
+        with set_context(clock=clock), collection_paused():
+            member, used = size.member(), replay.used
+
+            def lowered(*given: Any) -> Program:
+                return lower(make_graph(), *given) if member is None else lower_member(member, *given)
+
+            program = own._make_program(replay.graph, used, lowered, prefetch, kin)
+            values = [x for i, x in enumerate(size.constants) if i in replay.line.places]
+        inputs, outputs = [spec for spec, _ in call.key.specs()], size.specs(replay.graph.output_specs)
+        return own._executable(_Made(make_graph, outputs, program, used, inputs, values), clock)
+
+    def _executable(self, made: _Made, clock: dict[str, float]) -> Executable:
+        program, used, specs = made.program, made.used, made.inputs
+        explicit, opened = self._staged.num_explicit, [new_array(x, spec_of(x), weak=False) for x in made.constants]
         outside, reads = program.outside, tuple((i, specs[i]) for i in used if i < explicit)
         inputs = Inputs(
             reads=reads,
@@ -185,12 +223,12 @@ class Lowered:
             written=outside.donated,
             spared=tuple(self._donated.difference(reads[place][0] for place in outside.donated)),
         )
-        outputs = Outputs.of(self._out, graph.output_specs, self._weak)
+        outputs = Outputs.of(self._out, made.outputs, self._weak)
         name, interpreter = name_of(self._signature.fun), interpreter_of(find_device(self._options.device, "compile"))
         choose, machine = toolchain(self._options.device).choose_kernel, machine_of(self._options)
         queued = device_program(name, program, inputs, outputs, interpreter) if interpreter is not None else None
         return Executable(
-            graph=graph,
+            make_graph=made.graph,
             snapshot=self._snapshot,
             timings=Timings(tuple(clock.items())),
             options=self._options,
@@ -213,12 +251,17 @@ class Lowered:
         return graph, used
 
     def _make_program(
-        self, prefetch: Prefetch | None, kin: Kin | None
-    ) -> tuple[Graph, Program, list[int], list[Array]]:
-        """Makes the graph of the wanted outputs and its program; returns them, which inputs they read, and further inputs."""
-        graph, used = self.wanted()
-        graph, values = kin.open(graph) if kin is not None else (graph, [])
-        opened = [new_array(value, spec_of(value), weak=False) for value in values]
+        self, graph: Graph, used: list[int], lowered: Callable[..., Program], prefetch: Prefetch | None, kin: Kin | None
+    ) -> Program:
+        """Makes the program of a graph of wanted outputs.
+
+        Args:
+            graph: the graph.
+            used: which inputs of the trace it has.
+            lowered: lowers it; takes the arguments of `lower` but the first.
+            prefetch: prefetches the memory of the first call meanwhile.
+            kin: the programs of other sizes.
+        """
         explicit = self._staged.num_explicit
         donated = tuple(place for place, i in enumerate(used) if i < explicit and i in self._donated)
         options = self._options.update(donated=donated)
@@ -229,10 +272,32 @@ class Lowered:
         choose = kernel_tuner(tools.candidate_kernels, options) if options.autotune else tools.choose_kernel
         compiler = tools.compiler() if options.native else None
         expect = prefetch.expect if prefetch is not None else None
-        program = lower(graph, options, choose, compiler, expect, kin)
+        program = lowered(options, choose, compiler, expect, kin)
         if compiler is not None and program.needs_no_python:
             in_background(partial(load_direct, compiler))  # the third call can use it
-        return graph, program, used, opened
+        if prefetch is not None and prefetch.room is not None:
+            program.make_ready(prefetch.room)
+        return program
+
+
+class _Made(NamedTuple):
+    """The parts of an executable that depend on sizes: what returns its graph, its program, which inputs of the trace this reads,
+    the specs of all of them, and the constants that are further inputs.
+    """
+
+    graph: Callable[[], Graph]
+    outputs: Sequence[TensorSpec]
+    program: Program
+    used: list[int]
+    inputs: Sequence[TensorSpec]
+    constants: Sequence[np.ndarray[Any, Any]]
+
+
+def _are_same(x: Any, y: Any) -> bool:
+    """Whether captured arrays are the same memory, or have the same elements."""
+    if not (isinstance(x, Array) and isinstance(y, Array)) or (x.spec, x.weak) != (y.spec, y.weak):
+        return False
+    return x is y or (x.device == y.device == CPU and np.array_equal(x.data.view(np.uint8), y.data.view(np.uint8)))
 
 
 def _check_places(captured: Sequence[Any], device: str, name: str) -> None:
@@ -275,14 +340,14 @@ class Executable:
     """A program ready to run, with its graph, memory plan, schedule and costs.
 
     Attributes:
-        graph: the graph of the outputs that are used.
+        make_graph: returns the graph of the outputs that are used.
         snapshot: the captured Python values, which must not change.
         timings: the seconds of each part of the compilation.
         options: the options of the compilation.
         queued: runs the program on a device other than the CPU.
     """
 
-    graph: Graph
+    make_graph: Callable[[], Graph]
     snapshot: Snapshot
     timings: Timings
     options: Options
@@ -293,6 +358,11 @@ class Executable:
     _inputs: Inputs
     _outputs: Outputs
     _kept: PackedWeights | None  # packed forms of inputs that last from call to call
+
+    @property
+    def graph(self) -> Graph:
+        """The graph of the outputs that are used."""
+        return self.make_graph()
 
     @property
     def program(self) -> Program:

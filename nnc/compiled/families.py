@@ -27,7 +27,8 @@ from nnc.base.options import Options
 from nnc.compiled.blueprint import Blueprint, Values, same_steps
 from nnc.compiled.dims import DynamicAxes
 from nnc.compiled.forms import Form, opened, take_apart
-from nnc.compiled.signature import Key, is_spec
+from nnc.compiled.replay import Replay, ReplayedSize, Traced, bits, sizes_of
+from nnc.compiled.signature import Call, Key, is_spec
 from nnc.compiled.templates import Member, Templates
 from nnc.device import CPU
 from nnc.graph import Graph
@@ -36,13 +37,15 @@ from nnc.lower.plan.stages import Bound
 from nnc.run.program import Program
 
 if TYPE_CHECKING:
-    from nnc.compiled.executable import Executable
+    from nnc.compiled.executable import Executable, Lowered
 
 Lower = Callable[[Graph], Bound]
 
 _BASES = 8  # of one kind of calls; the latest ones
 _KNOWN = 4  # sizes of one form that a blueprint is made from and held against; the latest ones
 _BLUEPRINTS = 8  # of one form
+_FEWEST = 3  # traces of a form, against which a replay is held
+_TRACES = 4  # for a replay of one form: when values that the function captures change, another one is made
 
 
 class Family:
@@ -62,24 +65,36 @@ class Line:
     """The sizes at which traced graphs have one form."""
 
     def __init__(self, form: Form) -> None:
-        self._first = form
+        self._first, self.parts = form, form.parts
+        self.traced: list[Traced] = []  # the latest ones
+        self.replay: Replay | None = None
+        self.traces = 0  # that were made for a replay
         self.places: dict[int, None] = {}  # of constants that are inputs
         self._known: list[tuple[list[int], Bound]] = []  # integers of graphs, and their steps by lowering
         self._blueprints: dict[Blueprint, Templates] = {}
         self._trusted: set[Blueprint] = set()  # those that gave the same steps as lowering at another size
         self.problem = ""  # why there is no blueprint, or no further one
+        self.needs_traces = ""  # why there is no replay
+
+    @property
+    def trusted(self) -> list[tuple[Blueprint, Templates]]:
+        """The blueprints that may be used."""
+        return [
+            (blueprint, templates) for blueprint, templates in self._blueprints.items() if blueprint in self._trusted
+        ]
 
     @property
     def problems(self) -> dict[str, str]:
         """The reasons why new sizes are lowered, or printed, each."""
         found = {"lowered": self.problem} if self.problem else {}
         printed = next((each.problem for each in self._blueprints.values() if each.problem), "")
-        return {**found, "printed": printed} if printed else found
+        found = {**found, "printed": printed} if printed else found
+        return {**found, "traced": self.needs_traces} if self.needs_traces else found
 
     def open(self, graph: Graph, form: Form) -> tuple[Graph, list[NDArray]]:
         """Returns the graph with inputs in the place of constants that differ from size to size, and their values."""
         pairs = zip(self._first.constants, form.constants, strict=True)
-        other = {i: None for i, (x, y) in enumerate(pairs) if _bits(x) != _bits(y)}
+        other = {i: None for i, (x, y) in enumerate(pairs) if bits(x) != bits(y)}
         if not other.keys() <= self.places.keys():
             self.places |= other
             self._known, self._blueprints = [], {}  # their graphs have other inputs
@@ -91,6 +106,26 @@ class Line:
             self.problem = "a constant with axes, or of a sub-graph, differs from size to size"
             return graph, []
         return found, values
+
+    def takes(self, constants: Sequence[NDArray]) -> bool:
+        """Whether constants differ from the first ones at most where they are inputs."""
+        pairs = enumerate(zip(self._first.constants, constants, strict=True))
+        return all(i in self.places or bits(x) == bits(y) for i, (x, y) in pairs)
+
+    def note_trace(self, call: Call, lowered: Lowered, form: Form) -> None:
+        """Notes a trace of this form, and makes the replay once there is a blueprint that may be used."""
+        own = Traced(sizes_of(call.key), form.integers, form.constants)
+        self.traced = [*(traced for traced in self.traced if traced.sizes != own.sizes), own][-_KNOWN:]
+        if not self._trusted or len(self.traced) < _FEWEST or self.traces >= _TRACES:
+            return
+        self.traces += 1
+        try:
+            self.replay = Replay.of(call, lowered, self)
+            self.needs_traces = "" if self.replay is not None else "a trace for many sizes gave another graph"
+        except (
+            Exception
+        ) as error:  # code that cannot compute with sizes raises any error; traces of one size do without
+            self.replay, self.needs_traces = None, f"{type(error).__name__}: {error}"
 
     def member(self, graph: Graph, integers: list[int], lower: Lower) -> Member | None:
         """Returns a graph as a member of a blueprint; None where there is none that may be used."""
@@ -130,10 +165,6 @@ class Line:
         return values is not None and same_steps(Values(values).bound(blueprint.bound), wanted)
 
 
-def _bits(value: NDArray) -> tuple[Any, ...]:
-    return value.dtype, value.shape, value.tobytes()
-
-
 class Kin:
     """The programs of calls of one kind, which differ in sizes at most."""
 
@@ -142,6 +173,7 @@ class Kin:
         self.graphs: list[Graph] = []  # of first programs, which were not taken apart yet
         self._lines: dict[Hashable, Line] = {}
         self._line: tuple[Line, list[int]] | None = None  # of the graph that is being lowered
+        self._form: Form | None = None  # of this graph, if it was traced
 
     @property
     def problems(self) -> dict[str, str]:
@@ -155,17 +187,32 @@ class Kin:
 
     def open(self, graph: Graph) -> tuple[Graph, list[NDArray]]:
         """Returns a traced graph with inputs in the place of constants that differ from size to size, and their values."""
-        self._line = None
+        self._line = self._form = None
         if not self.families:  # the first program is made for its size alone
             return graph, []
         for earlier in self.graphs:
             form = take_apart(earlier)
             self._lines.setdefault(form.parts, Line(form))
         self.graphs = []
-        form = take_apart(graph)
+        form = self._form = take_apart(graph)
         line = self._lines.setdefault(form.parts, Line(form))
         self._line = line, form.integers
         return line.open(graph, form)
+
+    def replay(self, key: Key) -> ReplayedSize | None:
+        """Returns the size of a call that need not be traced; None where it has to be."""
+        self._form = None
+        for line in self._lines.values():
+            found = line.replay.at(key) if line.replay is not None else None
+            if found is not None:
+                self._line = line, found.integers
+                return found
+        return None
+
+    def note_trace(self, call: Call, lowered: Lowered) -> None:
+        """Notes the trace whose graph was opened last."""
+        if self._line is not None and self._form is not None:
+            self._line[0].note_trace(call, lowered, self._form)
 
     def member(self, graph: Graph, lower: Lower) -> Member | None:
         """Returns the graph that was opened last as a member of a blueprint; None where it has to be lowered."""

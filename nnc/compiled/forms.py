@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from nnc.base.traced_size import TracedSize
 from nnc.compiled.signature import setting
 from nnc.graph import Graph, Node, Symbol, TensorSpec
 from nnc.graph.graph import NDArray
@@ -67,7 +68,7 @@ def _parts(graph: Graph, found: Form) -> Iterator[Any]:
 
 def _without_integers(value: Any, integers: list[int]) -> Any:
     kind = type(value)
-    if kind is int:
+    if kind in _INTEGERS:
         integers.append(value)
         return int
     if kind is TensorSpec:
@@ -83,6 +84,7 @@ def _without_integers(value: Any, integers: list[int]) -> Any:
     return setting(value)
 
 
+_INTEGERS = frozenset({int, TracedSize})
 _EXACT = frozenset({float, complex})  # whose `repr` tells all values apart
 
 
@@ -122,7 +124,7 @@ def with_integers(graph: Graph, give: Callable[[], Any]) -> Graph:
     known: dict[Symbol, Symbol] = {}
 
     def take(value: Any) -> Any:
-        return give() if type(value) is int else value
+        return give() if type(value) in _INTEGERS else value
 
     def new(symbol: Symbol) -> Symbol:
         known[symbol] = Symbol(changed(symbol.spec, take), symbol.name)

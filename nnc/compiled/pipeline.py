@@ -92,6 +92,21 @@ def lower(
     return made
 
 
+def lower_member(
+    member: Member,
+    options: Options,
+    choose_kernel: ChooseKernel,
+    compiler: Compiler,
+    expect: Callable[[ProgramAbi], None] | None,
+    kin: Kin,
+) -> Program:
+    """Returns the program of a size whose steps a blueprint gives; the other arguments are those of `lower`."""
+    options = options.update(machine=machine_of(options), sized=True)
+    made = _Lowering(options, choose_kernel, compiler).new_program_of(member, expect, kin.bases)
+    made.load()
+    return made
+
+
 class _NoCompiler:
     """Stands for a compiler where texts are wanted, not code."""
 
@@ -170,22 +185,20 @@ class _Lowering:
         is_free = options.memory_budget is None
         member = kin.member(graph, lowered) if is_free else None
         if member is not None:
-            return self._new_member_of(member, options, queue, expect, kin.bases)
+            return self.new_program_of(member, expect, kin.bases)
         planned = plan(graph, options, self.workspace)
         if is_free:
             kin.note(graph, planned.bound, lowered)
         check_budget(planned, self.options.memory_budget)
         return self._sized_program(planned, options, queue, expect, kin.bases)
 
-    def _new_member_of(
-        self,
-        member: Member,
-        options: Options,
-        queue: KernelQueue,
-        expect: Callable[[ProgramAbi], None] | None,
-        bases: Sequence[Program],
+    def new_program_of(
+        self, member: Member, expect: Callable[[ProgramAbi], None] | None, bases: Sequence[Program]
     ) -> Program:
         """Returns the program of a size whose steps a blueprint gives, and whose text a template knows, if there is one."""
+        options = self.options.update(sized=True)
+        queue = self._queue(options)
+        queue.begin()
         with timed("planning memory"):
             blocks = member.templates.blocks(member.values)
             # With several streams it depends on sizes how long buffers live; the other case is an error.

@@ -53,7 +53,7 @@ class _Moved(Evaluation):
         self._home = home
 
     def of(self, size: Any) -> Any:
-        return self._home.make(dict(size.terms)) if type(size) is Size else size
+        return self._home.make(dict(size.terms)) if isinstance(size, Size) else size
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from operator import index
 
+from nnc.base.traced_size import as_index
 from nnc.errors import ShapeError, user_error
 
 __all__ = ["Box", "covers", "first_overlap", "uncovered"]
@@ -50,7 +50,7 @@ class Box:
             >>> str(Box.within((4, 4), (1, 0), (2, 4)))
             '[1:3, 0:4]'
         """
-        outer, box = tuple(map(index, outer_shape)), cls(tuple(map(index, start)), tuple(map(index, shape)))
+        outer, box = tuple(map(as_index, outer_shape)), cls(tuple(map(as_index, start)), tuple(map(as_index, shape)))
         operands = {"tensor": list(outer), "start": list(box.start), "shape": list(box.shape)}
         if not len(outer) == len(box.start) == len(box.shape):
             problem = f"the tensor has {len(outer)} axes, start {len(box.start)} and shape {len(box.shape)}."

@@ -73,7 +73,7 @@ class TensorSpec:
                 own = np.dtype(dtype.type)  # there are others that are equal, for which compiled programs look in vain
                 dtype = own if own == dtype else dtype
                 # NumPy's integers are equal to Python's, but no JSON
-                shape = tuple([n if type(n) is Size else int(n) for n in shape])
+                shape = tuple([n if isinstance(n, Size) else int(n) for n in shape])
                 key, size = (shape, dtype, layout), math.prod(shape)
                 known = _KNOWN.get(key)
             if known is None:

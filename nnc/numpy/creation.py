@@ -11,6 +11,7 @@ from nnc.array.array import Array, array_method, asarray
 from nnc.array.promote import as_operand, broadcast, broadcast_to_shape, is_weak, promote, to_dtype, with_weakness
 from nnc.array.promote import astype as convert_to
 from nnc.base import dtypes
+from nnc.base.traced_size import as_index
 from nnc.calls.specialise import specialised
 from nnc.calls.spelling import spelled
 from nnc.commands import constants
@@ -400,7 +401,7 @@ def arange(
 def _steps(start: float, stop: float, step: float, exact: bool) -> int:
     """Counts the numbers from start up to and without stop."""
     if exact:
-        return max(0, int(-((start - stop) // step)))
+        return max(0, as_index(-((start - stop) // step)))
     count = (stop - start) / step
     if not math.isfinite(count):
         problem = f"from {start} to {stop} in steps of {step} there are {count} numbers."

@@ -12,6 +12,7 @@ import numpy as np
 from nnc.array.array import Array, array_method_by_value
 from nnc.array.promote import astype, is_weak, to_dtype, with_weakness
 from nnc.base import dtypes
+from nnc.base.traced_size import float_of
 from nnc.calls.spelling import spelled
 from nnc.commands import constants
 from nnc.commands import elementwise as ew
@@ -60,7 +61,8 @@ class _Rows:
         """
         dtype = dtypes.real_dtype(self.x.spec.dtype)
         if self.where is None:
-            return float(self.most()) or constants.full(shape=(), dtype=dtype, value=0)
+            most = self.most()
+            return float_of(float, most) if most else constants.full(shape=(), dtype=dtype, value=0)
         mask = astype(mask_of(self.where, self.x.spec, self.name), dtype)
         keepdims = self.keepdims if keepdims is None else keepdims
         found = apply_reduction(self.name, reduce_sum, NUMERIC, mask, self.axes, keepdims)
@@ -93,12 +95,16 @@ class Moments(NamedTuple):
 Means = Callable[..., tuple[Array, ...]]  # the means of each of some arrays of terms
 
 
+def _share(most: int) -> float:
+    return 2.0 ** -math.ceil(math.log2(max(most, 1)))
+
+
 def mean_in_range(x: Array, means: Means, most: int) -> Array:
     """Returns a mean of at most `most` numbers: by their sum, or, where that overflows, by the sum of small parts of them."""
     (plain,) = means(x)
     if not dtypes.is_inexact(x.spec.dtype) or usual(plain, 0, math.inf):
         return plain
-    share = 2.0 ** -math.ceil(math.log2(max(most, 1)))  # of which no sum overflows, and which rounds nothing
+    share = float_of(_share, most)  # of which no sum overflows, and which rounds nothing
     careful = means(ew.stop_gradient(x) * share)[0] / share
     return ew.with_slope(el.where(el.isfinite(plain), plain, careful), plain)
 

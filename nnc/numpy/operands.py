@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import operator
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from types import MappingProxyType
@@ -26,6 +25,7 @@ from nnc.array.promote import (
 )
 from nnc.base import dtypes
 from nnc.base.context import set_context
+from nnc.base.traced_size import as_index
 from nnc.calls.spelling import spelled
 from nnc.commands.rules import check_axes, check_axis
 from nnc.commands.shape import reshape
@@ -184,7 +184,7 @@ def static_int(x: Any, where: str, name: str) -> int:
             fix = _AXIS_FIXES.get(where, f"pass a Python integer for {name}.")
             raise user_error(ArgumentTypeError, where, problem, operands={name: x.spec}, fix=fix)
     try:
-        return operator.index(x)
+        return as_index(x)
     except NncError:
         raise
     except TypeError:

@@ -17,6 +17,7 @@ from nnc.array.promote import NUMBERS_FIT, is_weak
 from nnc.base import dtypes
 from nnc.base.context import with_mode
 from nnc.base.silence import silently
+from nnc.base.traced_size import TracedSize
 from nnc.calls.assume import Assumptions
 from nnc.commands.elementwise import convert
 from nnc.commands.fit import fit
@@ -28,7 +29,7 @@ from nnc.trace.core.staging import StagedTracer, stage
 _WIDE = {bool: dtypes.bool_, int: dtypes.int64, float: dtypes.float64, complex: dtypes.complex128}
 _CONVERSIONS = (convert, fit)
 Run = Callable[[Sequence[Any]], Any]
-_PLAIN = frozenset({bool, int, float, complex, str, bytes, type(None), TensorSpec})
+_PLAIN = frozenset({bool, int, float, complex, str, bytes, type(None), TensorSpec, TracedSize})
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from nnc.array.promote import astype, dtype_of, is_weak, to_dtype, with_weakness
 from nnc.base import dtypes
 from nnc.base.context import activity
 from nnc.base.garbage import collection_paused
+from nnc.base.traced_size import as_index
 from nnc.errors import ShapeError, TraceError, user_error
 from nnc.errors.tracebacks import api_boundary
 from nnc.graph import Graph, TensorSpec, spec_of
@@ -80,7 +80,7 @@ class _Outline(ShapeDtypeStruct):
 
 def _size(number: Any) -> int:
     try:
-        size = operator.index(number)
+        size = as_index(number)
     except TypeError:
         size = -1
     if not 0 <= size <= sys.maxsize:

@@ -10,6 +10,7 @@ import numpy as np
 
 from nnc.array.array import Array, as_value
 from nnc.array.promote import WeakScalar, astype
+from nnc.array.traced_scalar import TracedScalar
 from nnc.base import dtypes
 from nnc.base.context import Context, get_context, set_context
 from nnc.base.dtypes import TAPE
@@ -107,6 +108,8 @@ class StagingTrace:
             if symbol is None:
                 symbol = self._scalars[key] = self.builder.constant(value)
             return symbol
+        if type(value) is TracedScalar:
+            value = value.root
         entry = self.captured.get(id(value))
         if entry is None:
             symbol = Symbol(spec_of(value), "captured")
@@ -161,7 +164,7 @@ class StagingTrace:
 
     def is_known(self, symbol: Symbol) -> bool:
         """Whether a symbol stands for a known value: a constant, or a captured array."""
-        return self.builder.is_constant(symbol) or isinstance(self.values.get(symbol), Array)
+        return self.builder.is_constant(symbol) or isinstance(self.values.get(symbol), (Array, TracedScalar))
 
     def inline(self, graph: InlineGraph, operands: Sequence[Symbol], source: SourceLine | None) -> list[Symbol]:
         """Records nodes for these operands, and returns the symbols of their outputs."""
