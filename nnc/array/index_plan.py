@@ -17,7 +17,7 @@ import numpy as np
 from nnc.array.promote import as_operand, astype, broadcast_shapes, broadcast_to_shape
 from nnc.base import dtypes
 from nnc.base.context import get_context
-from nnc.base.traced_size import TracedSize, as_index
+from nnc.base.traced_size import as_index, is_traced
 from nnc.commands.constants import full_like
 from nnc.commands.elementwise import add, less, select
 from nnc.device.dlpack import is_foreign
@@ -242,7 +242,7 @@ def _resolve_slice(entry: slice, size: int, where: str) -> tuple[int, int, int]:
         raise user_error(
             ArgumentError, where, "the step of a slice is 0.", fix="use a step of 1 or more, or a negative one."
         )
-    if parts[2] is None and any(type(n) is TracedSize for n in (*parts, size)):
+    if parts[2] is None and any(map(is_traced, (*parts, size))):
         return *_clipped(parts[0], parts[1], size), 1
     first, stop, step = slice(*parts).indices(size)
     count = len(range(first, stop, step))

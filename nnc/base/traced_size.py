@@ -227,12 +227,14 @@ def as_index(value: Any) -> int:
     Raises:
         TypeError: it is no integer.
     """
-    return value if type(value) is TracedSize else index(value)
+    found: int = value if is_traced(value) else index(value)
+    return found
 
 
 def float_of(function: Callable[[int], float], size: int) -> float:
     """Returns a function of a size, which must depend on nothing else."""
-    return TracedFloat(function, (size,)) if type(size) is TracedSize else function(size)  # type: ignore[return-value]
+    found: float = TracedFloat(function, (size,)) if is_traced(size) else function(size)  # type: ignore[assignment]
+    return found
 
 
 def combined(function: Callable[[Any, Any], Any], x: Any, y: Any) -> Any:

@@ -131,7 +131,9 @@ class Compiled(CompiledFunction, Generic[P, R_co]):
         self._family: Family | None = None  # of the program that the last call made
         self._last_key: Key | None = None  # of the last call, as it was given
         self._last: Executable | None = None
-        self._reason = _UNCALLED
+        self._reason: str | Callable[[], str] = (
+            _UNCALLED  # or what words it: naming arguments takes longer than a program
+        )
         self._hits = self._misses = 0
         self._origin: Any = None  # set while the function was called only once (nnc.compiled.retraces)
         self._lock = new_rlock()
@@ -273,7 +275,8 @@ class Compiled(CompiledFunction, Generic[P, R_co]):
         """
         with self._lock:
             entry, family = self._last, self._family
-        text = f"{name_of(self._signature.fun)}: {self._reason}"
+            reason = self._reason if isinstance(self._reason, str) else self._reason()
+        text = f"{name_of(self._signature.fun)}: {reason}"
         if family is not None and family.members > 2:  # the second size shares no code yet
             text += f"; it is one of {family.members} programs of family {family.number}, which share their code"
             for what, problem in family.problems.items():
@@ -320,9 +323,9 @@ class Compiled(CompiledFunction, Generic[P, R_co]):
                     Lowered.of(call, self._options)  # traced again, which names the lines that widen
                     watch.traced.add((self, call.key))
                 return entry, call
-            changes = self._why(given.key, entry)
+            why = self._why(given.key, entry)
             if self._max_traces is not None and self._misses >= self._max_traces and not checks:
-                problem = f"it would be traced again, though max_traces={self._max_traces}: {describe(changes)}."
+                problem = f"it would be traced again, though max_traces={self._max_traces}: {describe(why())}."
                 fix = "call it with the same shapes, dtypes and static arguments, or raise max_traces."
                 raise user_error(TraceError, name_of(self._signature.fun), problem, fix=fix)
             options = self._options.update(check_finite=checks, device=call.key.device)
@@ -347,13 +350,13 @@ class Compiled(CompiledFunction, Generic[P, R_co]):
                 watch.traced.add((self, call.key))
             self._misses += not checks
             if is_due(self._misses) and self._max_traces is None and not checks:
-                nearby = nearest(self._signature.fun, entries, call.key) if entry is None and entries else changes
+                nearby = nearest(self._signature.fun, entries, call.key) if entry is None and entries else why()
             else:
                 nearby = []
             self._family = self._families.add(kin, executable) if self._families is not None and not checks else None
             entries[call.key] = executable
             what = "traced" if is_traced else "made a program without a trace"
-            self._reason, self._last_key = f"the last call {what}, because {describe(changes)}", given.key
+            self._reason, self._last_key = (lambda: f"the last call {what}, because {describe(why())}"), given.key
             self._last = executable
         if nearby:
             warn_of_traces(name_of(self._signature.fun), self._misses, self._hits + self._misses, nearby)
@@ -380,14 +383,18 @@ class Compiled(CompiledFunction, Generic[P, R_co]):
         fun.__name__ = f"{fun.__name__} of {name_of(self.fun)}"
         return Compiled(Signature.of(fun, None, None, None, None), options, None, self._device)
 
-    def _why(self, key: Key, entry: Executable | None) -> list[Change]:
+    def _why(self, key: Key, entry: Executable | None) -> Callable[[], list[Change]]:
+        """Returns a function that says why there is no program for a call."""
+        last = self._last_key
         if entry is not None:
-            return captured_changes(entry.snapshot.changes())
-        if self._last_key is None:
-            return [Change("it was the first call", "")]
-        if key == self._last_key:
-            return [Change("nnc.debug.check_finite was switched on or off", "")]
-        return differences(self._signature.fun, self._last_key, key)
+            known = captured_changes(entry.snapshot.changes())
+        elif last is None:
+            known = [Change("it was the first call", "")]
+        elif key == last:
+            known = [Change("nnc.debug.check_finite was switched on or off", "")]
+        else:
+            return partial(differences, self._signature.fun, last, key)
+        return lambda: known
 
 
 def _run_eagerly(call: Call) -> Any:

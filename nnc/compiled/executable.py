@@ -199,17 +199,17 @@ class Lowered:
         if self._lasting != self._lasting_leaves(call, self._donated):
             return None
         own = replace(self, _key=call.key)
-        clock, replay, make_graph = {"tracing": 0.0}, size.replay, cache(size.graph)
+        clock, replay = {"tracing": 0.0}, size.replay
         with set_context(clock=clock), collection_paused():
             member, used = size.member(), replay.used
 
             def lowered(*given: Any) -> Program:
-                return lower(make_graph(), *given) if member is None else lower_member(member, *given)
+                return lower_member(member, *given) if member is not None else lower(kin.open_replayed(size), *given)
 
             program = own._make_program(replay.graph, used, lowered, prefetch, kin)
             values = [x for i, x in enumerate(size.constants) if i in replay.line.places]
         inputs, outputs = [spec for spec, _ in call.key.specs()], size.specs(replay.graph.output_specs)
-        return own._executable(_Made(make_graph, outputs, program, used, inputs, values), clock)
+        return own._executable(_Made(cache(size.graph), outputs, program, used, inputs, values), clock)
 
     def _executable(self, made: _Made, clock: dict[str, float]) -> Executable:
         program, used, specs = made.program, made.used, made.inputs
@@ -286,7 +286,7 @@ class _Made(NamedTuple):
     """
 
     graph: Callable[[], Graph]
-    outputs: Sequence[TensorSpec]
+    outputs: tuple[TensorSpec, ...]
     program: Program
     used: list[int]
     inputs: Sequence[TensorSpec]

@@ -201,13 +201,13 @@ class Kin:
 
     def replay(self, key: Key) -> ReplayedSize | None:
         """Returns the size of a call that need not be traced; None where it has to be."""
-        self._form = None
-        for line in self._lines.values():
-            found = line.replay.at(key) if line.replay is not None else None
-            if found is not None:
-                self._line = line, found.integers
-                return found
-        return None
+        found = (line.replay.at(key) for line in self._lines.values() if line.replay is not None)
+        return next((size for size in found if size is not None), None)
+
+    def open_replayed(self, size: ReplayedSize) -> Graph:
+        """Returns the graph of a size that is lowered without a trace, with inputs in the place of constants."""
+        self._line, self._form = (size.replay.line, size.integers), None
+        return size.graph()
 
     def note_trace(self, call: Call, lowered: Lowered) -> None:
         """Notes the trace whose graph was opened last."""

@@ -13,6 +13,7 @@ import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from operator import ne
 from types import CodeType, FunctionType, MethodType
 from typing import Any, NamedTuple
 
@@ -72,8 +73,9 @@ def describe(changes: Sequence[Change]) -> str:
 def differences(fun: Fun, old: Key, new: Key) -> list[Change]:
     """Lists how two calls of `fun` differ, argument by argument."""
     changes = _static_changes(dict(old.static), dict(new.static))
-    before, after = old.paths(fun), new.paths(fun)
+    after = new.paths(fun)
     if old.treedef != new.treedef:
+        before = old.paths(fun)
         changes += [Change(f"argument {path} is no longer given", _STRUCTURE) for path in before if path not in after]
         changes += [Change(f"argument {path} is new", _STRUCTURE) for path in after if path not in before]
         return changes or [
@@ -95,6 +97,10 @@ def captured_changes(texts: Sequence[str]) -> list[Change]:
 
 def nearest(fun: Fun, keys: Collection[Key], new: Key) -> list[Change]:
     """Lists how a call differs from the one of `keys` that is most like it, the latest of several."""
+    alike = [key for key in reversed(list(keys)) if key.treedef == new.treedef]
+    if alike:
+        counts = [sum(map(ne, key.leaves, new.leaves)) + (key.static != new.static) for key in alike]
+        return differences(fun, alike[counts.index(min(counts))], new)
     found = [differences(fun, key, new) for key in reversed(list(keys))]
     return min(found, key=len)
 

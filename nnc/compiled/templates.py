@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from nnc.base.size import Evaluation, Size, Sizes
+from nnc.base.size import Evaluation, Size, Sizes, hint
 from nnc.compiled.blueprint import Blueprint, Values
 from nnc.compiled.device_kinds import aligned
 from nnc.compiled.forms import changed
@@ -65,12 +65,14 @@ class Template:
         base: the program that its steps are like.
         outside: its interface, with sizes.
         printed: its text, with sizes for numbers.
+        varying: the fields of the interface that hold sizes, and where they hold them.
     """
 
     sizes: Sizes
     base: Program
     outside: ProgramAbi
     printed: Printed
+    varying: tuple[tuple[str, tuple[int, ...]], ...]
 
     @classmethod
     def of(
@@ -85,7 +87,9 @@ class Template:
         steps = aligned(bound.steps, base.bound.steps)
         code = print_code(replace(program.planned, bound=replace(bound, steps=steps), offsets=offsets))
         code.expect(False)
-        return cls(sizes, base, code.outside, code.printed[False])
+        parts = [(name, enumerate(getattr(code.outside, name))) for name in ("inputs", "made", "results")]
+        varying = [(name, tuple([i for i, x in part if changed(x, hint) is not x])) for name, part in parts]
+        return cls(sizes, base, code.outside, code.printed[False], tuple(varying))
 
     def at(self, values: Evaluation, place: Place) -> Found | None:
         """Returns the interface and the text of the program of other sizes; None where other decisions would be taken."""
@@ -93,16 +97,13 @@ class Template:
         if found is None:
             return None
         text, outside = self.printed.text, self.outside
-
-        def known(value: Any) -> Any:
-            return changed(value, found.of)
-
-        outside = outside._replace(
-            inputs=tuple(map(known, outside.inputs)),
-            made=tuple(map(known, outside.made)),
-            results=tuple(map(known, outside.results)),
-            arena_bytes=place.arena_bytes,
-        )
+        parts: dict[str, Any] = {}
+        for name, places in self.varying:
+            values_of = list(getattr(outside, name))
+            for i in places:
+                values_of[i] = changed(values_of[i], found.of)
+            parts[name] = tuple(values_of)
+        outside = outside._replace(arena_bytes=place.arena_bytes, **parts)
         text = text._replace(numbers=tuple(map(found.of, text.numbers)))
         return Found(self.base, outside, self.printed._replace(text=text))
 

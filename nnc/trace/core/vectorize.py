@@ -12,6 +12,7 @@ import nnc.trace.rules  # noqa: F401  (registers the rules of all commands)
 from nnc import tree
 from nnc.array.array import as_value
 from nnc.base.context import activity
+from nnc.base.traced_size import as_index
 from nnc.calls.spelling import spelled
 from nnc.commands.collective import INDEX
 from nnc.commands.constants import iota
@@ -103,7 +104,7 @@ def run_chunks(
 ) -> tuple[list[Value], list[bool]]:
     """Outputs for all rows, `chunk` rows at a time, and which of them have the batch axis (first)."""
     parts: list[tuple[int, list[Value], list[bool]]] = []
-    for start in range(0, max(size, 1), max(chunk, 1)):
+    for start in (0,) if chunk >= size else range(0, max(size, 1), max(chunk, 1)):
         stop = min(size, start + chunk)
         whole = (start, stop) == (0, size)
         some = [slice_axis(x, 0, start, stop) if b and not whole else x for x, b in zip(rows, batched, strict=True)]
@@ -196,7 +197,7 @@ def _mapped_size(flat: FlatFunction, axes: list[int | None], axis_size: int | No
         shown: dict[str, Any] = dict(sizes) | ({"axis_size": axis_size} if axis_size is not None else {})
         fix = "map axes of one size, or give None in in_axes for arguments that are shared."
         raise user_error(ShapeError, "nnc.vmap", "the mapped axes have different sizes.", operands=shown, fix=fix)
-    return int(found.pop())
+    return as_index(found.pop())
 
 
 def _place(x: Value, is_mapped: bool, axis: int | None, size: int) -> Value:

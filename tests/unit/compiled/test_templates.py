@@ -17,6 +17,8 @@ from nnc.run.native_program import NativeCode, ProgramAbi
 from nnc.run.program import Program
 from tests.fuzz.programs.sized import SizedProgram, rows
 
+pytestmark = pytest.mark.unguarded  # programs on guarded memory are made for each size
+
 SIZES = (40, 46, 52, 43, 49, 55, 61, 67, 30, 58, 64, 70, 33, 36, 75, 41, 63, 77)
 WIDTH = 16
 W = np.linspace(-1, 1, WIDTH * WIDTH, dtype=np.float32).reshape(WIDTH, WIDTH)
