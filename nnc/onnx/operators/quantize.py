@@ -77,7 +77,7 @@ def saturated(x: Any, dtype: np.dtype[Any]) -> Any:
 def dynamic_quantize(node: Node, x: Any) -> Any:
     x = nnp.asarray(x)
     low, high = nnp.minimum(nnp.min(x), 0), nnp.maximum(nnp.max(x), 0)
-    scale = (high - low) / np.float32(255)
+    scale = nnp.where(high == low, 1, high - low) / np.float32(255)
     zero = nnp.clip(nnp.round((0 - low) / scale), 0, 255)
     found = nnp.clip(nnp.round(x / scale) + zero, 0, 255)
     return nnp.astype(found, "uint8"), scale, nnp.astype(zero, "uint8")
