@@ -134,7 +134,7 @@ class Compiled(CompiledFunction, Generic[P, R_co]):
         self._reason: str | Callable[[], str] = (
             _UNCALLED  # or what words it: naming arguments takes longer than a program
         )
-        self._hits = self._misses = 0
+        self._hits = self._misses = self._traces = 0
         self._origin: Any = None  # set while the function was called only once (nnc.compiled.retraces)
         self._lock = new_rlock()
 
@@ -262,7 +262,7 @@ class Compiled(CompiledFunction, Generic[P, R_co]):
             self._checked.clear()
             self._alike.clear()
             self._fast_path = None
-            self._hits = self._misses = 0
+            self._hits = self._misses = self._traces = 0
             self._freed.clear()
             self._transformed.clear()
             self._pieces.clear()
@@ -324,42 +324,40 @@ class Compiled(CompiledFunction, Generic[P, R_co]):
                     watch.traced.add((self, call.key))
                 return entry, call
             why = self._why(given.key, entry)
-            if self._max_traces is not None and self._misses >= self._max_traces and not checks:
-                problem = f"it would be traced again, though max_traces={self._max_traces}: {describe(why())}."
-                fix = "call it with the same shapes, dtypes and static arguments, or raise max_traces."
-                raise user_error(TraceError, name_of(self._signature.fun), problem, fix=fix)
             options = self._options.update(check_finite=checks, device=call.key.device)
             if self._families is None and (entries or self._axes is not None):
                 self._families = _make_families(self.fun, self._axes, entries, self._options)
             kin = self._families.find(given.key, options) if self._families is not None and not checks else None
+            size = kin.replay(call) if kin is not None and call is given and watch is None else None
+            if size is None and self._max_traces is not None and self._traces >= self._max_traces and not checks:
+                problem = f"it would be traced again, though max_traces={self._max_traces}: {describe(why())}."
+                fix = "call it with the same shapes, dtypes and static arguments, or raise max_traces."
+                raise user_error(TraceError, name_of(self._signature.fun), problem, fix=fix)
             with deferring(), prefetching(call, options) as prefetch:
-                executable, is_traced = None, True
-                if kin is not None and call is given and watch is None:
-                    size = kin.replay(call.key)
-                    executable = size.replay.lowered.replayed(size, call, prefetch, kin) if size is not None else None
-                if executable is None:
+                if size is not None and kin is not None:
+                    executable = size.replay.lowered.replayed(size, call, prefetch, kin)
+                else:
                     call, lowered = self._freed.trace(given, self._device, partial(Lowered.of, options=options))
                     if lowered.captures_tracers:
                         return None, given
                     executable = lowered.compile(prefetch, kin)
+                    self._traces += not checks
                     if kin is not None and call is given:
                         kin.note_trace(call, lowered)
-                else:
-                    is_traced = False
             if watch is not None:
                 watch.traced.add((self, call.key))
             self._misses += not checks
-            if is_due(self._misses) and self._max_traces is None and not checks:
+            if size is None and is_due(self._traces) and self._max_traces is None and not checks:
                 nearby = nearest(self._signature.fun, entries, call.key) if entry is None and entries else why()
             else:
                 nearby = []
             self._family = self._families.add(kin, executable) if self._families is not None and not checks else None
             entries[call.key] = executable
-            what = "traced" if is_traced else "made a program without a trace"
+            what = "traced" if size is None else "made a program without a trace"
             self._reason, self._last_key = (lambda: f"the last call {what}, because {describe(why())}"), given.key
             self._last = executable
         if nearby:
-            warn_of_traces(name_of(self._signature.fun), self._misses, self._hits + self._misses, nearby)
+            warn_of_traces(name_of(self._signature.fun), self._traces, self._hits + self._misses, nearby)
         return executable, call
 
     def _find_pieces(self, given: Call) -> tuple[Pieces | None, Call]:

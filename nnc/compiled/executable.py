@@ -194,10 +194,12 @@ class Lowered:
         specs = self._staged.graph.input_specs
         return self._executable(_Made(lambda: graph, graph.output_specs, program, used, specs, values), clock)
 
-    def replayed(self, size: ReplayedSize, call: Call, prefetch: Prefetch | None, kin: Kin) -> Executable | None:
-        """Makes the program of another call, whose size needs no trace; returns None where it has to be traced all the same."""
-        if self._lasting != self._lasting_leaves(call, self._donated):
-            return None
+    def lasts_as(self, call: Call) -> bool:
+        """Whether packed forms of the same leaves can be kept for another call."""
+        return self._lasting == self._lasting_leaves(call, self._donated)
+
+    def replayed(self, size: ReplayedSize, call: Call, prefetch: Prefetch | None, kin: Kin) -> Executable:
+        """Makes the program of another call, whose size needs no trace."""
         own = replace(self, _key=call.key)
         clock, replay = {"tracing": 0.0}, size.replay
         with set_context(clock=clock), collection_paused():

@@ -199,9 +199,9 @@ class Kin:
         self._line = line, form.integers
         return line.open(graph, form)
 
-    def replay(self, key: Key) -> ReplayedSize | None:
+    def replay(self, call: Call) -> ReplayedSize | None:
         """Returns the size of a call that need not be traced; None where it has to be."""
-        found = (line.replay.at(key) for line in self._lines.values() if line.replay is not None)
+        found = (line.replay.at(call) for line in self._lines.values() if line.replay is not None)
         return next((size for size in found if size is not None), None)
 
     def open_replayed(self, size: ReplayedSize) -> Graph:

@@ -224,11 +224,11 @@ class Replay:
             return None
         return ReplayedSize(self, values)
 
-    def at(self, key: Key) -> ReplayedSize | None:
+    def at(self, call: Call) -> ReplayedSize | None:
         """Returns the size of a call; None where the function has to be traced."""
-        if not self.lowered.snapshot.unchanged():
+        if not (self.lowered.snapshot.unchanged() and self.lowered.lasts_as(call)):
             return None
-        found = self._at_sizes(sizes_of(key))
+        found = self._at_sizes(sizes_of(call.key))
         return found if found is not None and self.line.takes(found.constants) else None
 
     def link(self, blueprint: Blueprint) -> _Link | None:
