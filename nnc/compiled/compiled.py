@@ -333,10 +333,11 @@ class Compiled(CompiledFunction, Generic[P, R_co]):
                 problem = f"it would be traced again, though max_traces={self._max_traces}: {describe(why())}."
                 fix = "call it with the same shapes, dtypes and static arguments, or raise max_traces."
                 raise user_error(TraceError, name_of(self._signature.fun), problem, fix=fix)
-            with deferring(), prefetching(call, options) as prefetch:
-                if size is not None and kin is not None:
-                    executable = size.replay.lowered.replayed(size, call, prefetch, kin)
-                else:
+            if size is not None and kin is not None:
+                with deferring():
+                    executable = size.replay.lowered.replayed(size, call, kin)
+            else:
+                with deferring(), prefetching(call, options) as prefetch:
                     call, lowered = self._freed.trace(given, self._device, partial(Lowered.of, options=options))
                     if lowered.captures_tracers:
                         return None, given

@@ -198,7 +198,7 @@ class Lowered:
         """Whether packed forms of the same leaves can be kept for another call."""
         return self._lasting == self._lasting_leaves(call, self._donated)
 
-    def replayed(self, size: ReplayedSize, call: Call, prefetch: Prefetch | None, kin: Kin) -> Executable:
+    def replayed(self, size: ReplayedSize, call: Call, kin: Kin) -> Executable:
         """Makes the program of another call, whose size needs no trace."""
         own = replace(self, _key=call.key)
         clock, replay = {"tracing": 0.0}, size.replay
@@ -208,7 +208,7 @@ class Lowered:
             def lowered(*given: Any) -> Program:
                 return lower_member(member, *given) if member is not None else lower(kin.open_replayed(size), *given)
 
-            program = own._make_program(replay.graph, used, lowered, prefetch, kin)
+            program = own._make_program(replay.graph, used, lowered, None, kin)
             values = [x for i, x in enumerate(size.constants) if i in replay.line.places]
         inputs, outputs = [spec for spec, _ in call.key.specs()], size.specs(replay.graph.output_specs)
         return own._executable(_Made(cache(size.graph), outputs, program, used, inputs, values), clock)
