@@ -1,6 +1,6 @@
 """Arrays without axes that are made of traced sizes (nnc.base.traced_size), such as the divisor of a mean.
 
-A trace takes them as inputs, as it takes arrays from outside, so that they keep what they are made of on the way through other
+A trace takes them as inputs, as it takes arrays from outside, so that they keep their origin on the way through other
 traces. nnc.compiled.replay makes constants of these inputs.
 """
 

@@ -33,7 +33,7 @@ class Sizes:
     Attributes:
         values: the value of each atom: of the given integers, and of functions that are no polynomials, such as quotients.
         guards: for each polynomial and comparison with 0 whether it holds.
-        scalars: the arrays without axes that were made of sizes, by what they were made of.
+        scalars: the arrays without axes that were made of sizes, by their origin.
     """
 
     def __init__(self, kind: type[Size] | None = None) -> None:

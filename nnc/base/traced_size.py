@@ -1,4 +1,4 @@
-"""Sizes for tracing: what a user's function sees in place of the sizes of its arguments, when it is traced for many sizes at once.
+"""Sizes for tracing: a user's function sees them in place of the sizes of its arguments, when it is traced for many sizes at once.
 
 Such a size behaves as the int that it stands for, and notes each use by which the function could tell one size from another:
 arithmetic stays symbolic, comparisons are guards, and everything else (hashing, `range`, indexing, formatting, conversion, NumPy)

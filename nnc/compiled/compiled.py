@@ -132,7 +132,7 @@ class Compiled(CompiledFunction, Generic[P, R_co]):
         self._last_key: Key | None = None  # of the last call, as it was given
         self._last: Executable | None = None
         self._reason: str | Callable[[], str] = (
-            _UNCALLED  # or what words it: naming arguments takes longer than a program
+            _UNCALLED  # a function, since naming arguments takes longer than a program
         )
         self._hits = self._misses = self._traces = 0
         self._origin: Any = None  # set while the function was called only once (nnc.compiled.retraces)

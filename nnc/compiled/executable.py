@@ -283,8 +283,8 @@ class Lowered:
 
 
 class _Made(NamedTuple):
-    """The parts of an executable that depend on sizes: what returns its graph, its program, which inputs of the trace this reads,
-    the specs of all of them, and the constants that are further inputs.
+    """The parts of an executable that depend on sizes: a function that returns its graph, the specs of its outputs, its program,
+    which inputs of the trace this reads, the specs of all of them, and the constants that are further inputs.
     """
 
     graph: Callable[[], Graph]

@@ -1,8 +1,8 @@
 """Replay: programs of new sizes without a trace.
 
 When a line of traced graphs (nnc.compiled.families) has a blueprint, the function is traced once more with traced sizes
-(nnc.base.traced_size) in place of the sizes of its arguments: the trace's integers become polynomials of these, and what Python
-decided by them guards. A size that meets the guards would be traced to the graph that these polynomials give, so its program is
+(nnc.base.traced_size) in place of the sizes of its arguments: the trace's integers become polynomials of these, and Python's
+decisions by them guards. A size that meets the guards would be traced to the graph that these polynomials give, so its program is
 made without a trace. There is no replay where
 
 - the graph of such a trace differs from those that were traced, at any size known,
@@ -47,7 +47,7 @@ _HARMLESS = frozenset({enum.__file__, inspect.__file__})  # ask for classes of m
 
 
 class Traced(NamedTuple):
-    """What a trace of one size gave: the sizes of arguments, the integers of its graph and its constants."""
+    """The facts of a trace of one size: the sizes of arguments, the integers of its graph and its constants."""
 
     sizes: tuple[int, ...]
     integers: list[int]
@@ -66,7 +66,7 @@ class ReplayedSize(NamedTuple):
     values: Evaluation
 
     def constant(self, value: NDArray) -> NDArray:
-        """Returns what a constant of the replay's graph is at this size."""
+        """Returns the value at this size of a constant of the replay's graph."""
         scalar = self.replay.scalars.get(id(value))
         return value if scalar is None else np.asarray(scalar.at(self.values))
 
@@ -113,7 +113,7 @@ class _Link(NamedTuple):
 
     Attributes:
         blueprint: the blueprint.
-        given: what the blueprint's given sizes are.
+        given: the blueprint's given sizes.
         pairs: integers of the replay's graph that must be equal to those of the blueprint.
     """
 
@@ -158,7 +158,7 @@ class Replay:
         graph: the graph of wanted outputs; its integers are sizes.
         used: which inputs of the trace the graph has.
         form: the graph, taken apart.
-        scalars: what constants are made of, by identity, if they are made of sizes.
+        scalars: the origins of constants that are made of sizes, by the identity of the constants.
     """
 
     lowered: Lowered
@@ -244,12 +244,12 @@ def sizes_of(key: Key) -> tuple[int, ...]:
 
 
 def bits(value: NDArray) -> tuple[Any, ...]:
-    """Returns what tells a constant from others."""
+    """Returns the dtype, the shape and the bits of a constant, which tell it from others."""
     return value.dtype, value.shape, value.tobytes()
 
 
 def _settled(staged: Staged) -> tuple[Staged, dict[int, TracedScalar]]:
-    """Returns a trace with constants in the place of inputs that are made of sizes, and what these are made of, by identity."""
+    """Returns a trace with constants in the place of inputs that are made of sizes, and their origins, by identity."""
     graph, count = staged.graph, staged.num_explicit
     pairs = list(zip(graph.inputs[count:], staged.captured, strict=True))
     made = {symbol: value for symbol, value in pairs if type(value) is TracedScalar}

@@ -17,6 +17,7 @@ import nnc.numpy as nnp
 from nnc.errors import RetraceWarning
 
 LR = {"rate": 0.5}
+EACH_SIZE: dict[str, Any] = {"dynamic_axes": {}}  # each size is traced
 
 
 @contextmanager
@@ -37,7 +38,7 @@ def sizes(*numbers: int) -> list[Any]:
 
 
 def test_the_eighth_trace_and_doublings_after_warn_once_each() -> None:
-    @nnc.compile
+    @nnc.compile(**EACH_SIZE)
     def step(x: Any) -> Any:
         return x * 2
 
@@ -60,7 +61,7 @@ def test_seven_traces_are_no_reason_for_a_warning() -> None:
 
 
 def test_the_reason_names_the_trace_that_is_most_alike() -> None:
-    step = nnc.compile(lambda x, y: (x, y))
+    step = nnc.compile(lambda x, y: (x, y), **EACH_SIZE)
     one, two = sizes(1, 2)
     with retraces() as found:
         for n in range(3, 9):
@@ -72,7 +73,7 @@ def test_the_reason_names_the_trace_that_is_most_alike() -> None:
 
 
 def traced_often(fun: Any, values: list[Any], **settings: Any) -> str:
-    compiled = nnc.compile(fun, **settings)
+    compiled = nnc.compile(fun, **EACH_SIZE, **settings)
     with retraces() as found:
         for value in values:
             compiled(1.0, value)
@@ -198,6 +199,14 @@ def test_different_functions_compiled_at_one_line_are_not_counted_together() -> 
     assert not found
 
 
+def test_sizes_without_a_trace_are_no_reason_for_a_warning() -> None:
+    step = nnc.compile(lambda x: x + 1, max_traces=8)
+    with retraces() as found:
+        for x in sizes(*range(20, 40)):
+            step(x)
+    assert not found and step.cache_info().misses == 20
+
+
 def test_max_traces_says_that_so_many_are_wanted() -> None:
     step = nnc.compile(lambda x: x + 1, max_traces=20)
     with retraces() as found:
@@ -207,7 +216,7 @@ def test_max_traces_says_that_so_many_are_wanted() -> None:
 
 
 def test_the_standard_filter_silences_the_warning_and_makes_it_an_error_that_loses_nothing() -> None:
-    step = nnc.compile(lambda x: x + 1)
+    step = nnc.compile(lambda x: x + 1, **EACH_SIZE)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.simplefilter("ignore", RetraceWarning)
