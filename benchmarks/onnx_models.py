@@ -89,7 +89,7 @@ def exported() -> Iterator[tuple[str, bytes]]:
     key = nnc.random.key(0)
     resnet = nn.inference_mode(nn.models.resnet18(num_classes=10, small_images=True, key=key))
     spec = nnc.ShapeDtypeStruct
-    yield "ResNet-18, batch 1", nnc.onnx.export(lambda x: resnet(x), [spec((1, 3, 32, 32), "float32")])
+    yield "ResNet-18, batch 1", nnc.onnx.export(lambda x: resnet(x)[0], [spec((1, 3, 32, 32), "float32")])
     lstm = nn.LSTM(64, 128, key=key)
     yield "LSTM 64-128, 50 steps", nnc.onnx.export(lambda x: lstm(x), [spec((50, 8, 64), "float32")])
     mlp = nn.MLP(256, 10, width=512, depth=2, key=key)
