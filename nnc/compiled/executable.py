@@ -344,7 +344,7 @@ class Executable:
 
     @property
     def loops(self) -> list[str]:
-        """How a device with kernels of its own runs each loop and branch, in words; none on others."""
+        """The way in which a device with kernels of its own runs each loop and branch, in words; none on other devices."""
         code = self._program.code
         return [] if code is None or kind_of(self.options.device) == CPU else code.regions()
 
