@@ -79,9 +79,9 @@ def dot_product_attention(
         query_seq_lengths: (...), how many queries of each example are no padding.
         key_value_seq_lengths: (...), how many keys of each example are no padding.
         local_window_size: how far s may be before t and after it, as a number or a pair.
-        segment_ids: (..., T), integers that do not fall: the segment of each token, or -1 of padding; a pair of such arrays, of the
-            queries and of the keys, where these are not the same tokens. Numbers that fall make everything NaN where they are not
-            known while a function is traced.
+        segment_ids: (..., T), integers that do not fall: the segment of each token, and -1 of padding behind them; a pair of such
+            arrays, of the queries and of the keys, where these are not the same tokens. Numbers that fall make everything NaN
+            where they are not known while a function is traced.
         cumulative_lengths: (..., segments + 1) instead of these: 0, then how many tokens there are up to the end of each segment;
             or a pair of such arrays. Tokens behind the last segment are padding.
         dropout_rate: the share of the weights to drop, drawn with dropout_key.

@@ -14,6 +14,8 @@ from nnc.errors import ArgumentError, DTypeError, ShapeError, user_error
 from nnc.graph import spec_of
 from nnc.numpy.operands import known_or_none
 
+_PADDING = 2**63 - 1  # the number of padding, which stands behind all segments
+
 
 class Segments(NamedTuple):
     """The keys of each query.
@@ -60,7 +62,7 @@ def read_segments(
             begin = nnp.maximum(begin, at - before)
         end = nnp.minimum(end, at + (1 if is_causal else after + 1))
     in_order = nnp.reshape(is_right & are_right, (*lead, 1, 1, 1))
-    is_padding = (query % 2 == 1)[..., None, :, None]
+    is_padding = (query == _PADDING)[..., None, :, None]
     ranges = nnp.where(is_padding, 0, nnp.stack([begin, end], axis=-1)[..., None, :, :])
     ranges = nnp.where(in_order, ranges, np.asarray([0, sizes[1]]))  # so that keys of NaN reach all
     return Segments(ranges.astype(dtypes.int32), in_order)
@@ -75,14 +77,14 @@ def _pair(given: Any) -> tuple[Array, Array]:
 
 
 def _read_ids(where: str, given: Array, lead: tuple[int, ...], size: int) -> tuple[Array, Array]:
-    """Returns numbers that rise from segment to segment, even ones and odd ones of padding; and whether they do rise."""
+    """Returns numbers that rise from segment to segment, the greatest of padding; and whether they do rise."""
     fix = "pass one for each token, or a pair: those of the queries and those of the keys."
     ids = _integers(where, "segment_ids", given, (*lead, size), fix)
-    numbers = 2 * nnp.cummax(ids, axis=-1) + (ids < 0)
-    in_order = nnp.all((ids < 0) | (2 * ids == numbers), axis=-1) & _is_rising(numbers)
+    numbers = nnp.where(ids < 0, _PADDING, ids)
+    in_order = _is_rising(numbers)
     if _is_false(in_order):
-        fix = "give the tokens of a segment one number, higher than that of the segment before; -1 marks padding."
-        problem = "segment_ids fall, or padding stands within a segment."
+        fix = "give the tokens of a segment one number, higher than that of the segment before; and -1 the padding behind them."
+        problem = "segment_ids fall, or padding does not stand at the end."
         raise user_error(ArgumentError, where, problem, operands={"segment_ids": spec_of(ids)}, fix=fix)
     return numbers, in_order
 
@@ -97,7 +99,7 @@ def _read_lengths(where: str, given: Array, lead: tuple[int, ...], size: int) ->
         problem = f"cumulative_lengths must begin with 0, not fall, and end with {size} or less."
         raise user_error(ArgumentError, where, problem, operands={"cumulative_lengths": spec_of(ends)}, fix=fix)
     places = nnp.broadcast_to(nnp.arange(size), (*lead, size))
-    return 2 * searchsorted(ends, places, side="right") + (places >= ends[..., -1:]), in_order
+    return nnp.where(places < ends[..., -1:], searchsorted(ends, places, side="right"), _PADDING), in_order
 
 
 def _integers(where: str, name: str, x: Array, shape: tuple[int, ...], fix: str) -> Array:
