@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, Protoco
 
 from nnc import tree
 from nnc.array.array import as_value
-from nnc.array.promote import promotion_watch
+from nnc.array.promotion_watch import promotion_watch
 from nnc.base.bounded import BoundedCache
 from nnc.base.context import AT_REST, get_context
 from nnc.base.fork import new_rlock

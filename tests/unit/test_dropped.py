@@ -21,12 +21,19 @@ from nnc.base.bounded import remembered
 from nnc.graph import Graph
 from nnc.lower.kernels.native import Native, Remembered, Texts
 
-SCRIPT = """
-import gc, numpy as np, nnc, nnc.numpy as nnp
+RESIDENT = """
+import ctypes, gc, sys, time, numpy as np, nnc, nnc.numpy as nnp
 
 def resident():
+    "What is held once the C library has given back all that it can."
+    gc.collect()
+    time.sleep(2.5)  # what is written to the cache beside the calls holds programs for two seconds
+    gc.collect()
+    getattr(ctypes.CDLL(None), "malloc_trim", lambda keep: 0)(0)
     return int(open("/proc/self/statm").read().split()[1]) * 4096
+"""
 
+SCRIPT = f"""{RESIDENT}
 def code():
     "Bytes of memory that can be executed and belongs to no file."
     rows = [line.split() for line in open("/proc/self/maps")]
@@ -48,25 +55,13 @@ def convolved(i):
 for function, warm, many in ((dense, 60, 240), (convolved, 5, 35)):
     for i in range(warm):
         function(i)
-    gc.collect()
     before = resident(), code()
     for i in range(warm, warm + many):
         function(i)
-    gc.collect()
     print(resident() - before[0], code() - before[1])
 """
 
-MIXED = """
-import ctypes, gc, sys, time, numpy as np, nnc, nnc.numpy as nnp
-
-def resident():
-    "What is held once the C library has given back all that it can."
-    gc.collect()
-    time.sleep(2.5)  # what is written to the cache beside the calls holds programs for two seconds
-    gc.collect()
-    getattr(ctypes.CDLL(None), "malloc_trim", lambda keep: 0)(0)
-    return int(open("/proc/self/statm").read().split()[1]) * 4096
-
+MIXED = f"""{RESIDENT}
 KINDS = (
     lambda i, n: nnc.grad(lambda x: nnp.sum(nnp.tanh(x * (i + 0.5)) @ np.full((n, 3), i, np.float32))),
     lambda i, n: lambda x: nnp.cumsum(nnp.sin(x) * i, axis=1),
