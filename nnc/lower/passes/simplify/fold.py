@@ -123,11 +123,18 @@ class _Fold(NewGraph):
             for out in outputs:
                 self.set_number(node, out, np.zeros((), out.dtype))
             return True
-        by = reduction.get(node.command, None)
-        if by is None or is_given:
+        if is_given or not node.inputs or len(outputs) != 1:
             return False
-        self.set_number(node, outputs[0], np.asarray(by.identity(outputs[0].dtype), outputs[0].dtype))
-        return True
+        (out,), by = outputs, reduction.get(node.command, None)
+        if by is not None:
+            self.set_number(node, out, np.asarray(by.identity(out.dtype), out.dtype))
+            return True
+        if node.command not in reference or out.dtype == TAPE or out.spec.nbytes > LARGEST_RESULT:
+            return False
+        value = _evaluate(node, [np.zeros(symbol.shape, symbol.dtype) for symbol in node.inputs])
+        if value is not None:
+            self.constants[out] = value
+        return value is not None
 
     def number_of(self, node: Node) -> NDArray | None:
         """Returns the number that the result holds everywhere, where all operands do, too."""

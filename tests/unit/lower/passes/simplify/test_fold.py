@@ -198,6 +198,7 @@ def test_empty_results_and_reductions_of_empty_tensors_are_numbers() -> None:
     after = check_after(graph, ["fold", "dce"], [plain], 2)
     assert set(names(after)) == {"broadcast_to"}
     assert names(run(record(lambda x: total(x, axes=(1,)), VECTOR.update(shape=(0, 3))), "fold")) == ["broadcast_to"]
+    assert names(run(record(lambda x: command("det")(x), TensorSpec((0, 0), "float64")), "fold")) == []
     whole = record(lambda x: total(x, axes=(0,)), VECTOR)
     assert names(run(whole, "fold")) == ["reduce_sum"]
 
