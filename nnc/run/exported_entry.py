@@ -141,7 +141,7 @@ def _end(constants: Sequence[StoredConstant]) -> int:
 
 
 def _print_room(constants: Sequence[StoredConstant]) -> str:
-    """Returns the room for constants. LLVM may not take what it begins with for their values: they are initialized elsewhere."""
+    """Returns the room for constants. LLVM may not take its first bytes for their values: they are initialized elsewhere."""
     rest = max(0, _end(constants) - len(_ROOM))
     kinds = f"[{len(_ROOM)} x i8]", f"[{rest} x i8]"
     return (
