@@ -52,7 +52,7 @@ def convolved(i):
     x = np.ones((1, 2, 6, 6 + i), np.float32)
     nnc.compile(lambda x: nnc.nn.conv(x, nnp.ones((16, 2, 3, 3))))(x)
 
-for function, warm, many in ((dense, 60, 240), (convolved, 5, 35)):
+for function, warm, many in ((dense, 600, 200), (convolved, 5, 35)):
     for i in range(warm):
         function(i)
     before = resident(), code()
@@ -102,7 +102,7 @@ def run_script(script: str, folder: Path, *arguments: str) -> str:
 def test_dropped_functions_give_memory_and_code_back(tmp_path: Path) -> None:
     printed = run_script(SCRIPT, tmp_path)
     dense, convolved = ([int(word) for word in line.split()] for line in printed.splitlines())
-    assert dense[0] < 2_500_000 and dense[1] < 100_000  # 5 MB for 600
+    assert dense[0] < 800_000 and dense[1] < 100_000  # the first 600 fill the bounded cache of texts
     assert convolved[1] < 1_000_000  # a primitive of oneDNN has 0.1 MB of code and more
 
 
