@@ -55,7 +55,9 @@ class QueuedProgram:
         with self._lock:
             memory: list[DeviceMemory] = []
             for x in arrays:  # each command by itself comes here: `x.owner` would take twice as long
-                own: Any = getattr(x, "memory", None) if type(x) is DeviceArray else None  # another thread may donate it
+                own: Any = (
+                    getattr(x, "memory", None) if type(x) is DeviceArray else None
+                )  # another thread may donate it
                 is_here = own is not None and own.device is device
                 memory.append(own if is_here else interpreter.put(as_value(x)).memory)
             for place in self._donated:
