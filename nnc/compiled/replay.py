@@ -43,7 +43,8 @@ if TYPE_CHECKING:
     from nnc.compiled.families import Line
 
 _UNSEEN = (type, id)  # by these a traced size can be told from an int
-_HARMLESS = frozenset({enum.__file__, inspect.__file__})  # ask for classes of members of enumerations, and of functions
+# code that asks for classes of members of enumerations, of functions and of dtypes
+_HARMLESS = frozenset({enum.__file__, inspect.__file__, np.iinfo.__init__.__code__.co_filename})
 
 
 class Traced(NamedTuple):

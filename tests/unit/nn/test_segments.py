@@ -274,4 +274,4 @@ def test_new_numbers_of_tokens_are_made_without_printing() -> None:
         for got, want in zip(nnc.tree.leaves(found), nnc.tree.leaves(wanted), strict=True):
             np.testing.assert_allclose(np.asarray(got), np.asarray(want), atol=1e-11)
     assert slopes.cache_info().families <= 2  # positions of the first size are constants
-    assert "each new size" not in slopes.explain()
+    assert not any(f"each new size is {what}" in slopes.explain() for what in ("lowered", "printed"))
