@@ -1,9 +1,9 @@
 """A small language model that learns from texts of unequal lengths without padding.
 
 The texts are the paragraphs of `help("topics")`, from a few characters to a thousand. As many as fit stand one behind the other in
-each step; `segment_ids` keeps attention within a paragraph, so a step costs what its paragraphs cost by themselves, and one
-program serves all steps. Prints how much padding was saved, and the bits per character beside those of a model that knows only how
-often characters follow each other. Leaves the model and a picture of the training in --out.
+each step; `segment_ids` keeps attention within a paragraph, so that a step costs as much as its paragraphs by themselves, and one
+program serves all steps. Prints how much padding was saved, and the bits per character beside those of a model that knows only
+how often characters follow each other. Leaves the model and a picture of the training in --out.
 
     pip install 'nnc[examples]'
     python examples/packed_texts.py
