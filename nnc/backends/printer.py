@@ -19,8 +19,7 @@ from nnc.graph.kernels import KernelFactory
 from nnc.lower.kernels.axes import Axes, Shape
 from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.kernels.native import Native, Remembered
-from nnc.lower.kernels.sized_steps import numbers_of, sized_native
-from nnc.lower.kernels.sizes import Numbers, derived
+from nnc.lower.kernels.sizes import Numbers, derived, numbers_of, sized_native
 from nnc.lower.plan.stages import Step
 
 Bound = Value | int
