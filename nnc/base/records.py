@@ -20,6 +20,7 @@ T = TypeVar("T")
 def record(cls: type[T]) -> type[T]:
     """Makes a record of a class; equal are records of one class with equal fields."""
     made: Any = dataclass(slots=True, eq=False, repr=False)(cls)
+    made.__dataclass_params__.frozen = True  # so it counts for classes that inherit from it, and for code that asks
     found = fields(made)
     compared = _values_of([f.name for f in found if f.compare])
     hashed = _values_of([f.name for f in found if (f.compare if f.hash is None else f.hash)])
