@@ -19,6 +19,7 @@ from nnc.base.context import activity, get_context, set_context
 from nnc.base.dtypes import Weakness
 from nnc.base.garbage import collection_paused
 from nnc.base.html import format_bytes, show_text
+from nnc.base.later import later
 from nnc.base.machine import LARGE
 from nnc.base.options import Options
 from nnc.base.records import record
@@ -51,6 +52,9 @@ if TYPE_CHECKING:
     from nnc.compiled.families import Kin
     from nnc.lower.plan.schedule.report import ScheduleReport, Watch
     from nnc.run.prefetch import Prefetch
+
+bytes_by_purpose = later(f"{__package__}.purposes", "bytes_by_purpose")
+memory_of = later(f"{__package__}.purposes", "memory_of")
 
 Run = Callable[[tuple[Any, ...], dict[str, Any]], Any]  # of a call's arguments
 
@@ -303,7 +307,31 @@ class Executable:
     @property
     def memory_plan(self) -> MemoryPlan:
         """The address of each tensor, and the bytes that a call takes."""
-        return self._program.memory_plan
+        read = [i for i, _ in self._inputs.reads]
+        captured = [value.spec for value in self._inputs.captured]
+        purposes = bytes_by_purpose(self._key, read, captured, self.graph.output_specs)
+        return replace(self._program.memory_plan, purposes=purposes)
+
+    def fits(self, where: str | int) -> bool:
+        """Whether a call fits into memory, with its arguments, the arrays that the function captures, and its results.
+
+        Nothing else may lie there: give the number of bytes that are left where something does. A GPU's driver and its libraries
+        take memory besides, which this does not count.
+
+        Args:
+            where: a device, such as "cuda:0", or the bytes of one that is not there, such as "80GiB".
+
+        Raises:
+            UnsupportedError: there is no such device, or its libraries are not installed.
+            ArgumentError: it is neither a device's name nor a number of bytes.
+
+        Example:
+            >>> step = nnc.compile(lambda x: x @ x.T).lower(nnp.ones((512, 512))).compile()
+            >>> step.fits("80GiB"), step.fits(1_000_000)
+            (True, False)
+        """
+        memory = memory_of(where)
+        return memory is None or bool(self.memory_plan.total <= memory)
 
     @property
     def cost(self) -> Cost:
@@ -332,7 +360,7 @@ class Executable:
         if kind_of(self.options.device) == CPU:
             return found
         has_libraries = self.options.device.startswith(CUDA)  # the interpreter of PTX has none
-        for step in walk(program.bound.steps):
+        for step in walk(program.bound.steps, program.printed):
             if step.region is None and id(step) not in program.printed:
                 kernel = program.kernel_of(step)
                 where = (
@@ -342,6 +370,12 @@ class Executable:
                 )
                 found.setdefault(where, Counter())[step.command.name] += 1
         return found
+
+    @property
+    def loops(self) -> list[str]:
+        """The way in which a device with kernels of its own runs each loop and branch, in words; none on other devices."""
+        code = self._program.code
+        return [] if code is None or kind_of(self.options.device) == CPU else code.regions()
 
     def as_text(self) -> str:
         """Returns the program as text: steps with their kernels and buffers."""

@@ -185,6 +185,12 @@ class CudaPool:
                 raise self._exhausted(nbytes, label) from None
         return Block(int(pointer.ptr), nbytes, Lease(pointer, stream))
 
+    @property
+    def capacity(self) -> int:
+        """All bytes of the device, free or not."""
+        with self._context.current():
+            return int(self._context.cupy.cuda.runtime.memGetInfo()[1])
+
     def free(self, block: Block, stream: CudaStream) -> None:
         """Frees a block; the work that is in the stream now may still use it."""
         self._stream.wait_for(stream.record())

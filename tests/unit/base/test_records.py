@@ -1,4 +1,4 @@
-"""Records are values as frozen dataclasses are, but for what mypy checks in their place."""
+"""Records are values, as frozen dataclasses are."""
 
 from __future__ import annotations
 

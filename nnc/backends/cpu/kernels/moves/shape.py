@@ -7,14 +7,13 @@ from functools import partial
 from typing import Any
 
 from nnc.backends.moves import fill_box, is_tiny, move_box
-from nnc.backends.printer import Printer, add_native
+from nnc.backends.printer import Printer, add_native, fixed_step
 from nnc.base.later import later
 from nnc.base.target import Target
 from nnc.commands.pack import Blocks
 from nnc.device import CPU
 from nnc.graph import Command, TensorSpec, kernel
 from nnc.lower.kernels.native import Native
-from nnc.lower.kernels.sizes import fixed_step
 from nnc.lower.plan.stages import Step, row_major
 from nnc.lower.plan.views import inner_part, joined, restride, shown
 
