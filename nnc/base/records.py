@@ -2,8 +2,7 @@
 
 A frozen dataclass writes and compiles six methods when its module is imported, half a millisecond each time; a hundred of them
 were a tenth of `import nnc` and the first decorated function. A record compiles its initializer alone and shares the other
-methods. That its fields stay as they are is checked by mypy, not again at run time, where a frozen class sets each field
-through a call.
+methods. Mypy checks that nobody sets its fields; a frozen class checks so again at run time, and sets each field through a call.
 """
 
 from __future__ import annotations
