@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
 from types import EllipsisType
 from typing import Any
 
@@ -17,6 +16,7 @@ import numpy as np
 from nnc.array.promote import as_operand, astype, broadcast_shapes, broadcast_to_shape
 from nnc.base import dtypes
 from nnc.base.context import get_context
+from nnc.base.records import record
 from nnc.base.traced_size import as_index, is_traced
 from nnc.commands.constants import full_like
 from nnc.commands.elementwise import add, less, select
@@ -32,14 +32,14 @@ NDArray = np.ndarray[Any, Any]
 # -- reading an index expression ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Mask:
     """A boolean index; it stands for as many axes as it has."""
 
     values: NDArray
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Picked:
     """An integer array (or a 0-d tracer) that indexes one axis."""
 
@@ -99,7 +99,7 @@ def _known_mask(mask: Value, where: str) -> NDArray:
         raise user_error(TraceError, where, problem, operands={"mask": spec_of(mask)}, fix=fix) from error
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Plan:
     """An index of an array.
 

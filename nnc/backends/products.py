@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from nnc.base.dtypes import DType
+from nnc.base.records import record
 from nnc.lower.plan.stages import Step, Strides, View
 
 
@@ -37,7 +37,7 @@ class Axis(NamedTuple):
         return Axis(int(self.size), int(self.x), int(self.y), int(self.out), tuple(map(int, self.more)))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Product:
     """For each iteration of `loops`: out[i, j] = sum over `depth` of x[i, …] · y[…, j].
 

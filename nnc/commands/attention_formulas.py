@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nnc.base import dtypes
+from nnc.base.records import record
 from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands.contract import matrix_product
@@ -24,7 +25,7 @@ from nnc.graph.rules import Value
 Reach = tuple[int | None, int | None]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Moving:
     """A value and its tangent, None where that is 0."""
 

@@ -8,13 +8,13 @@ cache.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from operator import itemgetter, methodcaller
 from typing import Any
 
 import numpy as np
 
 from nnc.base import dtypes
+from nnc.base.records import record
 
 # elements of a block: 64 KiB of float64, so that a few intermediate values fit a cache of the second level
 BLOCK = 1 << 13
@@ -46,7 +46,7 @@ class OnArrays:
         return program(*arrays)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Program:
     """A program on registers. A step is a function, the getter of its operands from the registers, and the register of its
     result.

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from nnc.base.records import record
 from nnc.commands.windows import Shape
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.graph import STRIDED, Command, TensorSpec, register
@@ -27,7 +27,7 @@ PACKABLE = frozenset({"conv", "conv_input_grad"})
 _FORM = re.compile(r"(?P<sizes>\d+(?:x\d+)*):(?P<order>[a-zA-Z]+)(?P<blocks>(?:\d+[a-z])*)")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Blocks:
     """A blocked layout: the sizes of the axes, their order from the slowest on, and (axis, size) of each block behind them."""
 

@@ -6,12 +6,12 @@ A family's file registers each of its commands with all that is true of it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from nnc.base.dtypes import TAPE, DType, is_inexact
+from nnc.base.records import record
 from nnc.errors import AxisError, DTypeError, ShapeError, UnsupportedError, user_error
 from nnc.graph import Attribute, Command, Node, TensorSpec, register
 from nnc.graph import command as get_command
@@ -32,7 +32,7 @@ from nnc.graph.rules import (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Reduction:
     """Combines elements into one, as a sum does: two at a time, in any grouping.
 
@@ -50,14 +50,14 @@ class Reduction:
     ordered: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Sum:
     """The sum of the operands, each with its sign, 1 or -1."""
 
     signs: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Product:
     """A product of two operands.
 
@@ -70,24 +70,24 @@ class Product:
     keeps_zero: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Quotient:
     """Operand 0, divided by operand 1."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Number:
     """One number everywhere: `of(**params)`. The command has no operands."""
 
     of: Callable[..., Any]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Counted:
     """The place of the element along the parameter `axis`."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Gathered:
     """The element of input 0 at which the other inputs point, as in `gather`."""
 

@@ -7,20 +7,21 @@ one form, unless Python's `if`s, or shape rules, take another way.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass, replace
 from operator import is_
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
+from nnc.base.records import record
 from nnc.base.traced_size import TracedSize
 from nnc.compiled.signature import setting
 from nnc.graph import Graph, Node, Symbol, TensorSpec
 from nnc.graph.graph import NDArray
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Form:
     """A graph taken apart.
 

@@ -9,19 +9,20 @@ is no leaf), the number stays a setting.
 from __future__ import annotations
 
 from collections.abc import Callable, Set
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeVar
 
 from nnc import tree
 from nnc.array.array import as_value
 from nnc.base.bounded import BoundedCache
+from nnc.base.records import record
 from nnc.compiled.signature import Call, Key
 
 T = TypeVar("T")
 _FAMILIES = 256  # of calls of one function
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Family:
     """Calls that differ only in the numbers in fields: the numbers of the first call, those that have changed since, and those
     that must stay settings. Numbers are counted in the order of the arguments.

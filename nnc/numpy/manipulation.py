@@ -22,7 +22,7 @@ from nnc.commands.shape import slice_axis
 from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, user_error
 from nnc.graph import spec_of
 from nnc.numpy.operands import Axis, static_int, to_axes, to_axis, to_shape, to_value
-from nnc.typing import ArrayLike, DTypeLike, ShapeLike
+from nnc.typing import ArrayLike, DTypeLike, ShapeLike, typed_like
 
 __all__ = [
     "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_arrays", "broadcast_shapes", "broadcast_to", "diagonal", "expand_dims",
@@ -285,12 +285,9 @@ def atleast_1d(*arrays: ArrayLike) -> Any:
     return _atleast("atleast_1d", 1, arrays)
 
 
-@overload
-def atleast_2d(x: ArrayLike, /) -> Array: ...
-@overload
-def atleast_2d(*arrays: ArrayLike) -> Array | tuple[Array, ...]: ...
+@typed_like(atleast_1d)
 @spelled
-def atleast_2d(*arrays: ArrayLike) -> Any:
+def atleast_2d(*arrays: ArrayLike) -> Array | tuple[Array, ...]:
     """Returns each array with at least two axes; a vector becomes a row.
 
     Args:
@@ -303,12 +300,9 @@ def atleast_2d(*arrays: ArrayLike) -> Any:
     return _atleast("atleast_2d", 2, arrays)
 
 
-@overload
-def atleast_3d(x: ArrayLike, /) -> Array: ...
-@overload
-def atleast_3d(*arrays: ArrayLike) -> Array | tuple[Array, ...]: ...
+@typed_like(atleast_1d)
 @spelled
-def atleast_3d(*arrays: ArrayLike) -> Any:
+def atleast_3d(*arrays: ArrayLike) -> Array | tuple[Array, ...]:
     """Returns each array with at least three axes; a vector becomes (1, n, 1), a matrix (m, n, 1).
 
     Args:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +11,7 @@ import numpy as np
 from nnc.array.array import Array, array_method_by_value
 from nnc.array.promote import astype, is_weak, to_dtype, with_weakness
 from nnc.base import dtypes
+from nnc.base.records import record
 from nnc.base.traced_size import float_of
 from nnc.calls.spelling import spelled
 from nnc.commands import constants
@@ -36,7 +36,7 @@ def with_range(dtype: dtypes.DType) -> dtypes.DType:
     return dtypes.complex128 if dtypes.is_complex(dtype) else dtypes.float64
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Rows:
     """The elements of an array that are summed to one of the result; `where` chooses some of them."""
 

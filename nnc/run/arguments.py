@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
+from nnc.base.records import record
 from nnc.graph import TensorSpec
 from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.kernels.native import ALIGNED, CONTIGUOUS, DATA, DTYPE, FLAGS, HEAD, NDIM, SHAPE, WRITEABLE, Native
@@ -27,7 +27,7 @@ _LANES = 8
 _COUNTS, _ROW = 4, 4  # words at the start of a table, and of a row before the shape
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FrameLayout:
     """The layout of a frame: positions of 64-bit words in its memory.
 

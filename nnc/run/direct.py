@@ -12,13 +12,13 @@ import struct
 import sys
 import sysconfig
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from nnc.base.dtypes import Weakness
+from nnc.base.records import record
 from nnc.graph import TensorSpec
 from nnc.lower.kernels.native import Compiler, Function
 from nnc.run import direct_code as code
@@ -71,7 +71,7 @@ class Results(NamedTuple):
     is_one: bool
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Direct:
     """A program that is called on arrays directly: on one of its `idle` frames, with the table that `bind` makes for the frame.
 

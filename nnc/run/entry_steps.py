@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 from itertools import groupby
 
 from nnc.base import dtypes
+from nnc.base.records import record
 from nnc.errors import InternalError
 from nnc.lower.kernels.builder import Code, Slot, Value
 from nnc.lower.kernels.native import Native
@@ -54,7 +55,7 @@ class Failure(IntEnum):
         return Failure(code % KINDS), code // KINDS
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Outline:
     """The input of printing a program: its steps' compiled kernels, `states` and `numbers` of steps (all by identity of the step).
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from nnc.base.context import timed
 from nnc.base.fork import new_lock
+from nnc.base.records import record
 from nnc.graph import Kernel, TensorSpec
 from nnc.lower.kernels.launch import DeviceKernel
 from nnc.lower.kernels.native import Compiler, Function, Native
@@ -23,7 +24,7 @@ _ENTRY = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
 _ENTRY_OF_PARTS = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ProgramParts:
     """The parts of a program: its plan, its schedule, and the kernels of its steps, by identity: some of them are compiled for the
     CPU, or printed for another device. `sized`: the program's own text leaves out numbers that follow from sizes.
@@ -37,7 +38,7 @@ class ProgramParts:
     sized: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Result:
     """The place of an output: in the argument, or in the fresh memory, with an index."""
 

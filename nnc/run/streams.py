@@ -11,15 +11,15 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextvars import copy_context
-from dataclasses import dataclass
 from threading import Condition
 from typing import Any
 
 from nnc.base.fork import undisturbed
+from nnc.base.records import record
 from nnc.lower.plan.schedule.types import Around, Schedule
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Item:
     """A step of a stream. `waits` are (stream, how many of its steps must be done); `tells` says whether others wait for it."""
 

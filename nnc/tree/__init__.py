@@ -28,10 +28,10 @@ from nnc.tree.mismatches import changes_of_containers as changes_of_containers
 from nnc.tree.mismatches import check_hashable as check_hashable
 from nnc.tree.mismatches import check_same_structure as check_same_structure
 from nnc.tree.mismatches import tree_mismatch as tree_mismatch
-from nnc.tree.numbers import change_numbers as change_numbers
 from nnc.tree.registration import CHILDREN as CHILDREN
 from nnc.tree.registration import NAMESPACE as NAMESPACE
 from nnc.tree.registration import Settings as Settings
+from nnc.tree.registration import change_numbers as change_numbers
 from nnc.tree.registration import is_array, register, register_dataclass
 from nnc.tree.registration import is_array_type as is_array_type
 from nnc.tree.registration import same_settings as same_settings

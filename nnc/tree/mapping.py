@@ -19,7 +19,7 @@ from nnc.tree.registration import CONTAINERS, NAMESPACE, is_array, is_dataclass,
 if TYPE_CHECKING:
     from nnc.array.array import Array
 
-_ABSENT = object()
+_ABSENT: Any = object()
 T = TypeVar("T")
 S = TypeVar("S")
 
@@ -27,11 +27,7 @@ S = TypeVar("S")
 @overload
 def map(f: Callable[[Array], Array], tree: T, *, is_leaf: IsLeaf = None) -> T: ...
 @overload
-def map(f: Callable[[Array, Array], Array], tree: T, other: object, /, *, is_leaf: IsLeaf = None) -> T: ...
-@overload
-def map(
-    f: Callable[[Array, Array, Array], Array], tree: T, second: object, third: object, /, *, is_leaf: IsLeaf = None
-) -> T: ...
+def map(f: Callable[..., Array], tree: T, other: object, /, *rest: object, is_leaf: IsLeaf = None) -> T: ...
 @overload
 def map(f: Callable[..., object], tree: object, *rest: object, is_leaf: IsLeaf = None) -> object: ...
 @api_boundary
@@ -93,17 +89,13 @@ def _columns(where: str, treedef: TreeDef, tree: Any, rest: tuple[Any, ...], is_
     return found
 
 
-@overload
-def reduce(function: Callable[[Array, Array], Array], tree: object, *, is_leaf: IsLeaf = None) -> Array: ...
-@overload
-def reduce(function: Callable[[S, Array], S], tree: object, initializer: S, is_leaf: IsLeaf = None) -> S: ...
 @api_boundary
 def reduce(
-    function: Callable[[Any, Any], Any],
-    tree: Any,
-    initializer: Any = _ABSENT,
+    function: Callable[[S, Array], S],
+    tree: object,
+    initializer: S = _ABSENT,
     is_leaf: IsLeaf = None,
-) -> Any:
+) -> S:
     """Folds `function` over the leaves of `tree`, starting from `initializer`, or else from the first leaf.
 
     Args:
@@ -120,10 +112,11 @@ def reduce(
         6
     """
     values = iter(leaves(tree, is_leaf))
-    result = next(values, _ABSENT) if initializer is _ABSENT else initializer
+    result: Any = next(values, _ABSENT) if initializer is _ABSENT else initializer
     if result is _ABSENT:
         raise user_error(TreeError, "nnc.tree.reduce", "the tree has no leaves.", fix="pass an initializer.")
-    return functools.reduce(function, values, result)
+    folded: S = functools.reduce(function, values, result)
+    return folded
 
 
 def broadcast_prefix(prefix: Any, tree: Any, is_leaf: IsLeaf = None, where: str = "tree") -> list[Any]:

@@ -17,6 +17,8 @@ from zlib import crc32
 
 import numpy as np
 
+from nnc.base.records import record
+
 ENTERED, LEFT, SITE = range(3)  # places of the numbers that compiled programs write, in units of 8 bytes
 TEXT = 240  # bytes of a text on the board; longer ones are cut
 CELL = np.dtype([
@@ -26,7 +28,7 @@ CELL = np.dtype([
 ])  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Site:
     """A collective of the program: its name, the axis of its processes, and the user's line where the program knows it."""
 

@@ -10,18 +10,18 @@ Cost: O(n · candidates · edges), candidates up to n² in the worst case.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from nnc.base.records import record
 from nnc.lower.alloc.problem import Ints, Problem
 
 _FAR = 2**40  # how far away the source and the sink are, in steps
 _CHUNK = 16  # candidates that are looked at together; twice as many then, since one of the first mostly fits
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Groups:
     """A plan: the group of each block, its offset in the arena (where groups follow each other), and the groups' sizes."""
 
@@ -35,7 +35,7 @@ class Groups:
         return sum(self.sizes)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Edge:
     weight: int
     offset: int
@@ -44,7 +44,7 @@ class _Edge:
     end: int  # the step from which the target needs them; _FAR at the sink
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Candidates:
     """Tuples of one or two blocks (-1: none), in the order in which they are tried."""
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nnc.base.records import record
 from nnc.errors import ArgumentError, user_error
 
 COLUMNS = ("id", "lower", "upper", "size")
@@ -17,7 +17,7 @@ _LARGEST = 2**56  # bytes or steps
 _LARGEST_PLAN = 2**60
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Instance:
     """Tensors of one file: names, first steps, steps after the last, bytes."""
 

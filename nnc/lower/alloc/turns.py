@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from nnc.base.records import record
 from nnc.lower.alloc.greedy import FAR, Numbers
 from nnc.lower.alloc.problem import Ints, Problem, distinct
 
@@ -93,7 +94,7 @@ class LiveSets:
         return rows[:, : ends[0]], rows[:, ends[0] : ends[1]], rows[:, ends[1] :]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Style:
     """The settings by which one run decides.
 
@@ -122,7 +123,7 @@ class Style:
         return np.asarray(np.exp(np.arange(STEPS) * (-self.keen / STEPS)) * _UNIT, np.int64)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Plans:
     """Partial plans, a row each, with the sum of penalties over sets and the name."""
 
@@ -131,7 +132,7 @@ class Plans:
     name: Ints
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Moves:
     """The moves that may come next: for each, its plan, the move, and the sum of penalties and the name after it.
 

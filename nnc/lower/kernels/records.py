@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
+from nnc.base.records import record
 from nnc.lower.kernels.builder import Code, Value
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Record:
     """The rule by which one element beats another: a greater one, a smaller one, or NaN.
 

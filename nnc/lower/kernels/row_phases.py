@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
+from nnc.base.records import record
 from nnc.commands.properties import chooses
 from nnc.graph import Graph, Symbol
 from nnc.graph.rules import InPlace
@@ -20,7 +20,7 @@ class Guard(NamedTuple):
     holds: bool
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Phases:
     """The order in which a fused graph's values become known. `rank` gives, for a symbol that varies along the row, the phase
     in whose loop it can be computed; for others, the phase before which it is known. Values with a guard are needed in this

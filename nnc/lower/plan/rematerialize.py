@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 
+from nnc.base.records import record
 from nnc.lower.plan.ordering import OperationGraph
 
 # Values are dropped in the order of seconds of recomputing / (bytes x (seconds until the next use) ** patience).
@@ -69,7 +70,7 @@ class TimedOperations:
         return max((sum(nbytes[s] for s in used) for used in (*made, *self.graph.writes)), default=0)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RunOrder:
     """Operations in order; readers of a value that was recomputed read the latest results, but for values that are kept.
 

@@ -7,13 +7,14 @@ nnc.run.program).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from nnc.base.records import record
 from nnc.base.source import SourceLine
 from nnc.base.target import Target
 from nnc.device import machine_of_device
@@ -54,7 +55,7 @@ class _UnfinishedSymbolView:
     strides: Strides
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SymbolView(_UnfinishedSymbolView):
     """The place of a symbol: within the memory of the symbol `base` (itself, if it views nothing), in bytes."""
 
@@ -94,7 +95,7 @@ class Kind(Enum):
     TAPE = "tape"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Buffer:
     """Memory of the program. `index` counts the buffers of its kind; `symbol` is the first symbol that lies in it."""
 
@@ -121,7 +122,7 @@ class _UnfinishedView:
     advances: tuple[tuple[int, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class View(_UnfinishedView):
     """A strided tensor within a buffer; offset and strides in bytes. `advances` lists (loop, bytes): the tensor lies that many
     bytes further for each iteration that the loop of that number counts.
@@ -176,7 +177,7 @@ def new_view(
     return made
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Step:
     """One command to run, on views of buffers.
 
@@ -202,7 +203,7 @@ class Step:
 Steps = tuple[Step, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Iteration:
     """One iteration of a loop: the steps up to the test, the value to test (a bool; None where the length decides), the steps for a
     loop that ends there, the steps of an iteration that is run, and the steps that only run where another iteration follows.
@@ -220,7 +221,7 @@ class Iteration:
         return (*self.head, *self.leave, *self.tail, *self.turn)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Loop:
     """A loop without copies between iterations: iteration c runs `copies[c]`, and after the last copy those from `first` on, in
     turn.
@@ -250,7 +251,7 @@ class Loop:
         return position if position < len(self.copies) else self.first + (position - self.first) % ring
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Branches:
     """The steps of each branch; the branch whose number is in `index` (int64) runs."""
 
@@ -258,7 +259,7 @@ class Branches:
     branches: tuple[Steps, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Bound:
     """Steps in order, on numbered buffers, each live in `intervals` (half open, in steps; steps of loops and branches count).
 
@@ -282,7 +283,7 @@ class Bound:
         return buffer.kind is Kind.INPUT and buffer.index >= len(self.inputs) - len(self.kept)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Planned:
     """A bound program and the offset of each buffer in the arena (None outside it).
 

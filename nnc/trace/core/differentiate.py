@@ -37,7 +37,7 @@ from nnc.trace.core.flat import (
     function_of,
     name_of,
 )
-from nnc.trace.core.specs import ShapeDtypeStruct, as_wanted, outline, shapes_of, stage_function
+from nnc.trace.core.specs import as_wanted, outline, shapes_of, stage_function
 from nnc.trace.core.staging import axes_of
 from nnc.typing import A, Aux, B, First, Kinds, Leaf, No, P, R, Second, Ts, X, Yes, Zero
 
@@ -52,11 +52,7 @@ Argnums = int | Sequence[int]
 
 @overload
 def grad(
-    fun: First[Array, P, Leaf], argnums: Zero = 0, has_aux: No = False, **options: Unpack[Kinds]
-) -> First[Leaf, P, Array]: ...
-@overload
-def grad(
-    fun: First[float, P, Leaf], argnums: Zero = 0, has_aux: No = False, **options: Unpack[Kinds]
+    fun: First[Array, P, Leaf] | First[float, P, Leaf], argnums: Zero = 0, has_aux: No = False, **options: Unpack[Kinds]
 ) -> First[Leaf, P, Array]: ...
 @overload
 def grad(
@@ -64,16 +60,8 @@ def grad(
 ) -> First[A, P, A]: ...
 @overload
 def grad(
-    fun: First[Array, P, tuple[Leaf, Aux]], argnums: Zero = 0, *, has_aux: Yes, **options: Unpack[Kinds]
-) -> First[Leaf, P, tuple[Array, Aux]]: ...
-@overload
-def grad(
     fun: First[A, P, tuple[Leaf, Aux]], argnums: Zero = 0, *, has_aux: Yes, **options: Unpack[Kinds]
 ) -> First[A, P, tuple[A, Aux]]: ...
-@overload
-def grad(
-    fun: Second[X, Array, P, Leaf], argnums: Literal[1], has_aux: No = False, **options: Unpack[Kinds]
-) -> Second[X, Leaf, P, Array]: ...
 @overload
 def grad(
     fun: Second[X, A, P, Leaf], argnums: Literal[1], has_aux: No = False, **options: Unpack[Kinds]
@@ -140,11 +128,7 @@ def grad(
 
 @overload
 def value_and_grad(
-    fun: First[Array, P, Leaf], argnums: Zero = 0, has_aux: No = False, **options: Unpack[Kinds]
-) -> First[Leaf, P, tuple[Array, Array]]: ...
-@overload
-def value_and_grad(
-    fun: First[float, P, Leaf], argnums: Zero = 0, has_aux: No = False, **options: Unpack[Kinds]
+    fun: First[Array, P, Leaf] | First[float, P, Leaf], argnums: Zero = 0, has_aux: No = False, **options: Unpack[Kinds]
 ) -> First[Leaf, P, tuple[Array, Array]]: ...
 @overload
 def value_and_grad(
@@ -152,16 +136,8 @@ def value_and_grad(
 ) -> First[A, P, tuple[Array, A]]: ...
 @overload
 def value_and_grad(
-    fun: First[Array, P, tuple[Leaf, Aux]], argnums: Zero = 0, *, has_aux: Yes, **options: Unpack[Kinds]
-) -> First[Leaf, P, tuple[tuple[Array, Aux], Array]]: ...
-@overload
-def value_and_grad(
     fun: First[A, P, tuple[Leaf, Aux]], argnums: Zero = 0, *, has_aux: Yes, **options: Unpack[Kinds]
 ) -> First[A, P, tuple[tuple[Array, Aux], A]]: ...
-@overload
-def value_and_grad(
-    fun: Second[X, Array, P, Leaf], argnums: Literal[1], has_aux: No = False, **options: Unpack[Kinds]
-) -> Second[X, Leaf, P, tuple[Array, Array]]: ...
 @overload
 def value_and_grad(
     fun: Second[X, A, P, Leaf], argnums: Literal[1], has_aux: No = False, **options: Unpack[Kinds]
@@ -268,10 +244,6 @@ def vjp(
     fun: Callable[[Array], R], primal: Leaf, /, *, has_aux: No = False
 ) -> tuple[R, Callable[[R], tuple[Array]]]: ...
 @overload
-def vjp(
-    fun: Callable[[Array, Array], R], primal: Leaf, other: Leaf, /, *, has_aux: No = False
-) -> tuple[R, Callable[[R], tuple[Array, Array]]]: ...
-@overload
 def vjp(fun: Callable[[*Ts], R], *primals: *Ts, has_aux: No = False) -> tuple[R, Callable[[R], tuple[*Ts]]]: ...
 @overload
 def vjp(
@@ -322,12 +294,8 @@ def _pull(linear: Linearized, cotangents: Sequence[Any]) -> list[Any]:
     return [zeros(spec) if ct is None else ct for ct, spec in zip(found, linear.input_specs, strict=True)]
 
 
-@overload
-def linear_transpose(fun: Callable[[Array], R], primal: Leaf | ShapeDtypeStruct, /) -> Callable[[R], tuple[Array]]: ...
-@overload
-def linear_transpose(fun: Callable[[*Ts], R], *primals: object) -> Callable[[R], tuple[*Ts]]: ...
 @api_boundary
-def linear_transpose(fun: Fun, *primals: Any) -> Any:
+def linear_transpose(fun: Callable[[*Ts], R], *primals: object) -> Callable[[R], tuple[*Ts]]:
     """Returns the transpose of a function that is linear in its arguments.
 
     Args:
@@ -367,21 +335,12 @@ def linear_transpose(fun: Fun, *primals: Any) -> Any:
 
 @overload
 def jvp(
-    fun: Callable[[Array], R],
-    primals: tuple[Leaf] | list[Leaf],
-    tangents: tuple[Leaf] | list[Leaf],
-    has_aux: No = False,
-) -> tuple[R, R]: ...
-@overload
-def jvp(fun: Callable[[*Ts], R], primals: tuple[*Ts], tangents: tuple[*Ts], has_aux: No = False) -> tuple[R, R]: ...
-@overload
-def jvp(
-    fun: Callable[[*Ts], tuple[R, Aux]], primals: tuple[*Ts], tangents: tuple[*Ts], has_aux: Yes
-) -> tuple[R, R, Aux]: ...
-@overload
-def jvp(
     fun: Callable[..., R], primals: Sequence[object], tangents: Sequence[object], has_aux: No = False
 ) -> tuple[R, R]: ...
+@overload
+def jvp(
+    fun: Callable[..., tuple[R, Aux]], primals: Sequence[object], tangents: Sequence[object], has_aux: Yes
+) -> tuple[R, R, Aux]: ...
 @spelled
 def jvp(fun: Fun, primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False) -> Any:
     """Returns the value of `fun` and its derivative in the direction `tangents`.
@@ -436,12 +395,10 @@ def _check_directions(where: str, fun: Any, primals: Any, tangents: Any) -> None
 @overload
 def linearize(fun: Callable[[Array], R], primal: Leaf, /, *, has_aux: No = False) -> tuple[R, Callable[[Leaf], R]]: ...
 @overload
-def linearize(fun: Callable[[*Ts], R], *primals: *Ts, has_aux: No = False) -> tuple[R, Callable[[*Ts], R]]: ...
+def linearize(fun: Callable[P, R], *primals: object, has_aux: No = False) -> tuple[R, Callable[P, R]]: ...
 @overload
-def linearize(
-    fun: Callable[[*Ts], tuple[R, Aux]], *primals: *Ts, has_aux: Yes
-) -> tuple[R, Callable[[*Ts], R], Aux]: ...
-@spelled  # type: ignore[misc]  # mypy tells *Ts from *Any
+def linearize(fun: Callable[P, tuple[R, Aux]], *primals: object, has_aux: Yes) -> tuple[R, Callable[P, R], Aux]: ...
+@spelled
 def linearize(fun: Fun, *primals: Any, has_aux: bool = False) -> Any:
     """Returns the value of `fun` and its derivative as a linear function of the tangents, computed once and applied many times.
 
@@ -477,11 +434,9 @@ def linearize(fun: Fun, *primals: Any, has_aux: bool = False) -> Any:
 
 
 @overload
-def hvp(fun: Callable[[Array], Leaf], primals: tuple[Leaf], tangents: tuple[Leaf]) -> Array: ...
+def hvp(fun: Callable[[A], Leaf], primals: Sequence[object], tangents: Sequence[object]) -> A: ...
 @overload
-def hvp(fun: Callable[[A], Leaf], primals: tuple[A], tangents: tuple[A]) -> A: ...
-@overload
-def hvp(fun: Callable[[*Ts], Leaf], primals: tuple[*Ts], tangents: tuple[*Ts]) -> tuple[*Ts]: ...
+def hvp(fun: Callable[[*Ts], Leaf], primals: Sequence[object], tangents: Sequence[object]) -> tuple[*Ts]: ...
 @spelled
 def hvp(fun: Fun, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     """Returns the product of the Hessian of `fun` with `tangents`, forward over reverse, at the cost of a few gradients.

@@ -14,8 +14,10 @@ from __future__ import annotations
 import dis
 import functools
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import CodeType
+
+from nnc.base.records import record
 
 _LOGGING = frozenset(
     {"append", "extend", "add", "insert", "update", "clear", "remove", "discard", "write", "appendleft"}
@@ -43,7 +45,7 @@ _WRITTEN_ITEM = re.compile(r"[VA](?:K|LA*)(?:cc[SB]KBww)?s")
 _TWO_LOADS = ("LOAD_FAST_LOAD_FAST", "LOAD_FAST_BORROW_LOAD_FAST_BORROW")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Reads:
     """The names that a function, with the functions defined in it, reads.
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from nnc.base.records import record
 from nnc.commands.shape import reshape, slice_, transpose
 from nnc.graph import TensorSpec
 from nnc.trace.core.eager import Plan
@@ -19,7 +20,7 @@ from nnc.trace.core.eager import Plan
 VIEWS = frozenset({reshape, slice_, transpose})
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class View:
     """The view of an alias: elements of the flat base from `offset` on in `shape`; then `last`, where they lie apart."""
 

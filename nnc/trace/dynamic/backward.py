@@ -8,11 +8,11 @@ inputs of the backward graph; only commands with sub-graphs are run once more wi
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import nnc.trace.rules  # noqa: F401  (registers the rules of all commands)
 from nnc.base.context import get_context, set_context
+from nnc.base.records import record
 from nnc.base.source import SourceLine
 from nnc.commands.rules import add_tangents, is_differentiable
 from nnc.errors import NncError
@@ -29,7 +29,7 @@ from nnc.trace.dynamic.store import Binding, Operation
 Step = tuple[Plan, tuple[int, ...], tuple[int, ...]]  # inputs that are constants as ~number
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Structure:
     """The record, without values: bindings are numbers. `targets` are differentiated with respect to `sources`."""
 
@@ -39,7 +39,7 @@ class Structure:
     specs: tuple[TensorSpec, ...]  # by number, at least of targets and sources
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Backward:
     """The derivative of a structure, as a graph.
 
@@ -168,7 +168,7 @@ def _push(
 # -- one command -------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Needs:
     """The values that the derivative of one command reads, as positions of inputs and of outputs; and the outputs that have a
     derivative.

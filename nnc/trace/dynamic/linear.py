@@ -7,11 +7,11 @@ nor results (*residuals*), so nothing is computed twice.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from nnc.array.array import Array
 from nnc.base.dtypes import TAPE
+from nnc.base.records import record
 from nnc.commands.rules import is_differentiable, zeros
 from nnc.graph import Graph, TensorSpec
 from nnc.trace.core.backward import fill, push_graph
@@ -19,7 +19,7 @@ from nnc.trace.core.dual import run_linearize
 from nnc.trace.core.staging import Staged, StagedTracer, StagingTrace
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LinearPart:
     """The linear part of a function at a point.
 

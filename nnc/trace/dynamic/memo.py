@@ -17,6 +17,7 @@ from typing import Any
 from nnc.array.array import Array
 from nnc.base.bounded import BoundedCache
 from nnc.base.dtypes import TAPE
+from nnc.base.records import record
 
 Results = Sequence[Array | None]
 
@@ -25,7 +26,7 @@ _OVERHEAD = 512  # bytes that an entry takes beside its results
 _ENTRIES = 1024  # entries of small operands never grow stale
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MemoStats:
     """Counts of memoisation: commands found (`hits`) and run (`misses`), entries and bytes kept now, and the most allowed."""
 

@@ -36,13 +36,9 @@ Fun = Callable[..., Any]
 
 
 @overload
-def cond(
-    pred: Leaf, true_fun: Callable[[Array], Leaf], false_fun: Callable[[Array], Leaf], operand: Leaf, /
-) -> Array: ...
+def cond(pred: Leaf, true_fun: Callable[[*Ts], Leaf], false_fun: Callable[[*Ts], Leaf], *operands: *Ts) -> Array: ...
 @overload
 def cond(pred: Leaf, true_fun: Callable[[Array], R], false_fun: Callable[[Array], R], operand: Leaf, /) -> R: ...
-@overload
-def cond(pred: Leaf, true_fun: Callable[[*Ts], Leaf], false_fun: Callable[[*Ts], Leaf], *operands: *Ts) -> Array: ...
 @overload
 def cond(pred: Leaf, true_fun: Callable[[*Ts], R], false_fun: Callable[[*Ts], R], *operands: *Ts) -> R: ...
 @api_boundary  # type: ignore[misc]  # mypy tells *Ts from *Any
@@ -70,18 +66,8 @@ def cond(pred: Any, true_fun: Fun, false_fun: Fun, *operands: Any) -> Any:
     return _branch("nnc.cond", index, (false_fun, true_fun), operands, checked=False)
 
 
-@overload
-def switch(
-    index: Leaf, branches: Sequence[Callable[[Array], Leaf]], operand: Leaf, /, *, mode: str = "error"
-) -> Array: ...
-@overload
-def switch(index: Leaf, branches: Sequence[Callable[[Array], R]], operand: Leaf, /, *, mode: str = "error") -> R: ...
-@overload
-def switch(index: Leaf, branches: Sequence[Callable[[*Ts], Leaf]], *operands: *Ts, mode: str = "error") -> Array: ...
-@overload
-def switch(index: Leaf, branches: Sequence[Callable[[*Ts], R]], *operands: *Ts, mode: str = "error") -> R: ...
-@spelled  # type: ignore[misc]  # mypy tells *Ts from *Any
-def switch(index: Any, branches: Sequence[Fun], *operands: Any, mode: str = "error") -> Any:
+@spelled
+def switch(index: Leaf, branches: Sequence[Callable[..., R]], *operands: object, mode: str = "error") -> R:
     """`branches[index](*operands)`; only that one runs.
 
     Args:
@@ -105,40 +91,13 @@ def switch(index: Any, branches: Sequence[Fun], *operands: Any, mode: str = "err
     return _branch("nnc.switch", position, tuple(branches), operands, checked=mode == "error")
 
 
-@overload
+@spelled
 def case_of(
     index: Leaf,
-    branches: Sequence[Callable[[Array], Leaf]] | Mapping[int, Callable[[Array], Leaf]],
-    operand: Leaf,
-    /,
-    *,
+    branches: Sequence[Callable[..., R]] | Mapping[int, Callable[..., R]],
+    *operands: object,
     bypass: object = None,
-) -> Array: ...
-@overload
-def case_of(
-    index: Leaf,
-    branches: Sequence[Callable[[Array], R]] | Mapping[int, Callable[[Array], R]],
-    operand: Leaf,
-    /,
-    *,
-    bypass: object = None,
-) -> R: ...
-@overload
-def case_of(
-    index: Leaf,
-    branches: Sequence[Callable[[*Ts], Leaf]] | Mapping[int, Callable[[*Ts], Leaf]],
-    *operands: *Ts,
-    bypass: object = None,
-) -> Array: ...
-@overload
-def case_of(
-    index: Leaf,
-    branches: Sequence[Callable[[*Ts], R]] | Mapping[int, Callable[[*Ts], R]],
-    *operands: *Ts,
-    bypass: object = None,
-) -> R: ...
-@spelled  # type: ignore[misc]  # mypy tells *Ts from *Any
-def case_of(index: Any, branches: Sequence[Fun] | Mapping[int, Fun], *operands: Any, bypass: Any = None) -> Any:
+) -> R:
     """Returns the branch of number `index` on `operands`; where there is none, no branch runs and the result is `bypass`.
 
     Args:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 
@@ -32,7 +32,7 @@ from nnc.trace.core.vectorize import vmap
 from nnc.trace.loops.blocks import Blocks
 from nnc.trace.loops.carry import Carry, keeps, takes
 from nnc.trace.loops.iterations import nodes_so_far
-from nnc.typing import ArrayLike, C, Leaf, R, X, Y
+from nnc.typing import C, Leaf, R, X, Y
 
 __all__ = ["associative_scan", "fori_loop", "map", "scan", "while_loop"]
 
@@ -47,37 +47,15 @@ def _call(fun: Fun, where: str, form: str, *args: Any) -> Any:
 # -- while and fori ----------------------------------------------------------------------------------------------------
 
 
-@overload
-def while_loop(
-    cond_fun: Callable[[Array], Leaf],
-    body_fun: Callable[[Array], Leaf],
-    init_val: Leaf,
-    *,
-    max_steps: int | None = None,
-    checkpoint: str | int | None = None,
-) -> Array: ...
-@overload
+@spelled
 def while_loop(
     cond_fun: Callable[[C], Leaf],
-    body_fun: Callable[[C], C],
-    init_val: C,
-    *,
-    max_steps: int | None = None,
-    checkpoint: str | int | None = None,
-) -> C: ...
-@overload
-def while_loop(
-    cond_fun: Callable[[C], Leaf],
-    body_fun: Callable[[C], C],
+    body_fun: Callable[[Any], C],
     init_val: object,
     *,
     max_steps: int | None = None,
     checkpoint: str | int | None = None,
-) -> C: ...
-@spelled
-def while_loop(
-    cond_fun: Fun, body_fun: Fun, init_val: Any, *, max_steps: int | None = None, checkpoint: str | int | None = None
-) -> Any:
+) -> C:
     """Repeats `body_fun` while `cond_fun` holds. Differentiable in both modes, for any number of iterations.
 
     Args:
@@ -159,20 +137,10 @@ def _condition(where: str, value: Any) -> Value:
     return x
 
 
-@overload
-def fori_loop(
-    lower: Leaf, upper: Leaf, body_fun: Callable[[Array, Array], Leaf], init_val: Leaf, *, unroll: int | None = None
-) -> Array: ...
-@overload
-def fori_loop(
-    lower: Leaf, upper: Leaf, body_fun: Callable[[Array, C], C], init_val: C, *, unroll: int | None = None
-) -> C: ...
-@overload
-def fori_loop(
-    lower: Leaf, upper: Leaf, body_fun: Callable[[Array, C], C], init_val: object, *, unroll: int | None = None
-) -> C: ...
 @spelled
-def fori_loop(lower: Any, upper: Any, body_fun: Fun, init_val: Any, *, unroll: int | None = None) -> Any:
+def fori_loop(
+    lower: Leaf, upper: Leaf, body_fun: Callable[[Array, Any], C], init_val: object, *, unroll: int | None = None
+) -> C:
     """Repeats `body_fun(i, carry)` for i from `lower` up to but without `upper`.
 
     Where both bounds are Python ints, the number of iterations is static and the reverse pass takes its memory at once; else it is
@@ -237,83 +205,17 @@ class _Index:
     """In place of sequences: the iteration's number is the element."""
 
 
-@overload
-def scan(
-    f: Callable[[Array, Array], tuple[Leaf, Y]],
-    init: Leaf,
-    xs: ArrayLike,
-    length: int | None = None,
-    reverse: bool = False,
-    unroll: int = 1,
-    *,
-    checkpoint: str | int | None = None,
-) -> tuple[Array, Y]: ...
-@overload
-def scan(
-    f: Callable[[C, Array], tuple[C, Y]],
-    init: C,
-    xs: ArrayLike,
-    length: int | None = None,
-    reverse: bool = False,
-    unroll: int = 1,
-    *,
-    checkpoint: str | int | None = None,
-) -> tuple[C, Y]: ...
-@overload
-def scan(
-    f: Callable[[C, Array], tuple[C, Y]],
-    init: object,
-    xs: ArrayLike,
-    length: int | None = None,
-    reverse: bool = False,
-    unroll: int = 1,
-    *,
-    checkpoint: str | int | None = None,
-) -> tuple[C, Y]: ...
-@overload
-def scan(
-    f: Callable[[Array, X], tuple[Leaf, Y]],
-    init: Leaf,
-    xs: X = ...,
-    length: int | None = None,
-    reverse: bool = False,
-    unroll: int = 1,
-    *,
-    checkpoint: str | int | None = None,
-) -> tuple[Array, Y]: ...
-@overload
-def scan(
-    f: Callable[[C, X], tuple[C, Y]],
-    init: C,
-    xs: X = ...,
-    length: int | None = None,
-    reverse: bool = False,
-    unroll: int = 1,
-    *,
-    checkpoint: str | int | None = None,
-) -> tuple[C, Y]: ...
-@overload
-def scan(
-    f: Callable[[C, X], tuple[C, Y]],
-    init: object,
-    xs: X = ...,
-    length: int | None = None,
-    reverse: bool = False,
-    unroll: int = 1,
-    *,
-    checkpoint: str | int | None = None,
-) -> tuple[C, Y]: ...
 @spelled
 def scan(
-    f: Fun,
-    init: Any,
-    xs: Any = None,
+    f: Callable[[Any, Any], tuple[C, Y]],
+    init: object,
+    xs: object = None,
     length: int | None = None,
     reverse: bool = False,
     unroll: int = 1,
     *,
     checkpoint: str | int | None = None,
-) -> Any:
+) -> tuple[C, Y]:
     """Carries a value along sequences: `carry, y = f(carry, x)` for each row x of `xs`, and stacks the ys.
 
     Args:
@@ -432,12 +334,8 @@ def _scan(
     return last, box[1].build([with_weakness(y, is_weak(like)) for y, like in zip(ys, box[1].dynamic, strict=True)])
 
 
-@overload
-def map(f: Callable[[Array], R], xs: ArrayLike, *, batch_size: int | None = None) -> R: ...
-@overload
-def map(f: Callable[[X], R], xs: X, *, batch_size: int | None = None) -> R: ...
 @spelled
-def map(f: Fun, xs: Any, *, batch_size: int | None = None) -> Any:
+def map(f: Callable[[Any], R], xs: object, *, batch_size: int | None = None) -> R:
     """`f` for each row of `xs`, one after the other, with the results stacked; with `batch_size`, that many at a time.
 
     Args:

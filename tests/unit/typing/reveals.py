@@ -82,7 +82,7 @@ def differentiating(p: Params, x: nnc.Array) -> None:
     reveal_type(nnc.grad(loss))
     # tuple[dict[str, Array], list[int]]
     reveal_type(nnc.grad(with_aux, has_aux=True)(p, x))
-    # def (dict[str, Array], Leaf, scale: float =) -> Array
+    # def (dict[str, Array], Array, scale: float =) -> Array
     reveal_type(nnc.grad(loss, argnums=1))
     # tuple[dict[str, Array], Array]
     reveal_type(nnc.grad(loss, (0, 1))(p, x))
@@ -109,7 +109,7 @@ def differentiating(p: Params, x: nnc.Array) -> None:
     # tuple[Array, def (Array) -> tuple[Array]]
     reveal_type(nnc.vjp(energy, 1.0))
     # tuple[Array, def (Array) -> tuple[Array, Array]]
-    reveal_type(nnc.vjp(both, x, 1.0))
+    reveal_type(nnc.vjp(both, x, x))
     # tuple[dict[str, Array], Array, float]
     reveal_type(nnc.vjp(loss, p, x, 1.0)[1](x))
     # list[int]

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
 from typing import Any
 
 from nnc.backends.printer import Bound, Part, Printer, add_native, over, over_vectors
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
+from nnc.base.records import record
 from nnc.base.target import Target
 from nnc.commands.rules import Reduction, cumulative
 from nnc.graph import Command, TensorSpec
@@ -41,7 +41,7 @@ def _prefixes(code: Code, by: Reduction, x: Value) -> Value:
     return x
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Kinds:
     """Dtypes in memory, in registers, and of the value that one vector hands on to the next; and the terms of a piece of a sum."""
 

@@ -9,18 +9,18 @@ from __future__ import annotations
 import ctypes
 import importlib.util
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from nnc.base.records import record
 from nnc.errors import InternalError
 
 _PTX = 2  # NVJITLINK_INPUT_PTX
 _NAMES = ("libnvJitLink.so.13", "libnvJitLink.so.12")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Linked:
     """The machine code of a module, and the assembler's words about it."""
 

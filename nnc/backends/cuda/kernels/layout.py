@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from nnc.backends.cuda.kernels.code import GpuCode
 from nnc.backends.cuda.kernels.operands import Operands
 from nnc.base.dtypes import accumulator
+from nnc.base.records import record
 from nnc.base.target import GpuTarget, Grids
 from nnc.lower.kernels.axes import Axes
 from nnc.lower.kernels.builder import Value
@@ -16,7 +16,7 @@ from nnc.lower.kernels.domain import is_reduction
 from nnc.lower.plan.stages import View
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Layout:
     """Divides the threads of a block among rows: each row has the same number of threads.
 
@@ -132,7 +132,7 @@ def _members_across(operands: Operands, units: int, length: int) -> int:
 # -- rows of other kernels ---------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RowThreads:
     """Divides the threads of a block among rows: each row has the same number of threads.
 

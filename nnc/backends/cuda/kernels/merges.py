@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from nnc.backends.cuda.kernels.code import GpuCode
 from nnc.backends.cuda.kernels.networks import Words
 from nnc.base import dtypes
+from nnc.base.records import record
 from nnc.lower.kernels.builder import Carried, Value
 from nnc.lower.kernels.keys import Element, comes_before, load_element, store_element
 
 _EACH = 4  # words of a thread
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Runs:
     """The sorted runs of words that make up each row, one behind the other.
 

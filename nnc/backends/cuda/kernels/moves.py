@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from nnc.backends.copies import inner_part, joined, shown
 from nnc.backends.cuda.kernels.nests import print_node
 from nnc.backends.cuda.kernels.registry import Series, add_printed
 from nnc.base.dtypes import TAPE
@@ -20,7 +19,7 @@ from nnc.graph import Command, TensorSpec, kernel
 from nnc.lower.kernels.axes import in_words, word_of
 from nnc.lower.kernels.launch import DeviceKernel
 from nnc.lower.plan.stages import Step, View
-from nnc.lower.plan.views import restride
+from nnc.lower.plan.views import inner_part, joined, restride, shown
 
 Shape = tuple[int, ...]
 

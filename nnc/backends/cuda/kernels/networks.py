@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from nnc.backends.cuda.kernels.code import GpuCode
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
+from nnc.base.records import record
 from nnc.lower.kernels.builder import Value
 from nnc.lower.kernels.keys import (
     Element,
@@ -120,7 +121,7 @@ class Network:
 MOST_ELEMENTS = (1 << 32) - (1 << 16)  # of a row with its padding
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Words:
     """The words by which a row's elements are sorted: keys with positions, so that no two are equal and every sort is stable.
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -20,6 +19,7 @@ from nnc.backends.cuda.kernels.registry import Series
 from nnc.backends.cuda.kernels.units import count_below, either, unsigned
 from nnc.backends.cuda.kernels.writes import Writes
 from nnc.base import dtypes
+from nnc.base.records import record
 from nnc.graph import TensorSpec
 from nnc.lower.kernels.builder import Value
 
@@ -32,7 +32,7 @@ _FEW = 32  # updates, which one launch joins
 _CHUNK, _LONGEST_CHUNK = 32, 256  # updates that a thread joins one after the other
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Order:
     """The sizes of a scatter with sorted updates, and of its workspace: two arrays of keys, then the sums of chunks.
 

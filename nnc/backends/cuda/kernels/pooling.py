@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -19,6 +18,7 @@ from nnc.backends.cuda.kernels.code import GpuCode
 from nnc.backends.cuda.kernels.points import place, print_points
 from nnc.backends.cuda.kernels.registry import add_printed
 from nnc.base import dtypes
+from nnc.base.records import record
 from nnc.base.target import GpuTarget
 from nnc.commands.windows import Padding, Shape, spatial_axes
 from nnc.graph import TensorSpec
@@ -30,7 +30,7 @@ from nnc.lower.plan.stages import Step, View
 Index = list[Value]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Windows:
     """Windows over an array, which give an array with one element for each window.
 
@@ -111,7 +111,7 @@ class _Windows:
         return found
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Holders:
     """The windows that hold an element, along one axis, in the order of its places in them."""
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from nnc.backends.cuda.kernels.operands import Operands
 from nnc.backends.cuda.kernels.values import ThreadValues
 from nnc.base.dtypes import DType
+from nnc.base.records import record
 from nnc.lower.kernels.builder import Value
 from nnc.lower.kernels.launch import DeviceKernel
 from nnc.lower.kernels.values import Scope
@@ -22,7 +22,7 @@ from nnc.lower.kernels.values import Scope
 _BANK = 4  # bytes of a bank of shared memory
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Tiles:
     """The tiles of a nest with transposed operands.
 

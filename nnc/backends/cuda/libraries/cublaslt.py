@@ -12,13 +12,13 @@ import importlib
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache, partial
 from types import MappingProxyType
 from typing import Any
 
 from nnc.base import dtypes
 from nnc.base.options import Options
+from nnc.base.records import record
 from nnc.device.cuda import LibraryCall, Operand
 from nnc.errors import DeviceError, user_error
 from nnc.run.store.cache import Cache, CacheEntry
@@ -51,7 +51,7 @@ class _Heuristic(ctypes.Structure):
     )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Stored:
     """A matrix in memory, in column-major order.
 
@@ -70,7 +70,7 @@ class Stored:
     transposed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LtProblem:
     """A product: d = a · b, a · b + bias, gelu(a · b) or gelu(a · b + bias).
 

@@ -19,6 +19,7 @@ from nnc.backends.cuda.libraries.cupy_arrays import queue_function
 from nnc.backends.numpy_ref import run_by_graph
 from nnc.backends.products import Axis, Gemm, Matrix, gemm_of, make_product
 from nnc.base import dtypes
+from nnc.base.records import record
 from nnc.base.target import Target
 from nnc.commands.contract import dot
 from nnc.device import CUDA
@@ -72,7 +73,7 @@ def _workspace_of(step: Step) -> int:
     return sum(view.spec.nbytes for view in step.outputs[1:])
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _ProductSum:
     """Products of matrices that are added up: the sum of a `dot` over axes that lie unevenly.
 
@@ -326,7 +327,7 @@ _SLOPE = math.sqrt(8 / math.pi)  # ½ + ½ tanh(u) is the sigmoid of 2u
 _CURVE = 0.044715 * _SLOPE
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ProductEpilogue:
     """An epilogue of a product.
 

@@ -7,8 +7,8 @@ The argument is brought to ±π/4 by Cody and Waite's subtraction of n · π/2, 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
+from nnc.base.records import record
 from nnc.lower.kernels.math.reduction import reduce_large
 from nnc.lower.kernels.math.terms import (
     Term,
@@ -59,7 +59,7 @@ _HALF_PI = {
 _LARGE = {23: 2.0**16, 52: 2.0**27}  # from here on the subtraction may lose digits
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Reduced:
     """x = r + quadrant · π/2, but for multiples of 2π; |r| <= π/4, `quadrant` in the lowest bits of an integer."""
 

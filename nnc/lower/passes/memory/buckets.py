@@ -9,11 +9,11 @@ Distributed", 2020). Since the graph is the same in all processes, they need not
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 from nnc.base.options import Options
+from nnc.base.records import record
 from nnc.commands.collective import BY_ELEMENTS
 from nnc.graph import Graph, Node, Symbol, TensorSpec, command
 from nnc.graph.builder import infer_specs
@@ -37,7 +37,7 @@ def buckets(graph: Graph, options: Options) -> Graph:
     return _Buckets().graph(graph)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Cluster:
     """Nodes that stay together, the symbols that they read and write, and whether they have an effect whose order counts."""
 

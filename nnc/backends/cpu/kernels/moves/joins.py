@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from nnc.backends.moves import copy_bytes
 from nnc.backends.printer import grain_of
 from nnc.base import dtypes
+from nnc.base.records import record
 from nnc.base.target import Target
 from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.kernels.native import Native
@@ -23,7 +24,7 @@ _ROWS = 1 << 10  # that there may be beside one for each operand
 _WORD = 8
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Row:
     """A box of one operand: where it begins there and in the result, its bytes in a row, and (count, stride there) of loops."""
 

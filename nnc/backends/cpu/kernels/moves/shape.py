@@ -6,18 +6,16 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from nnc.backends.copies import inner_part, joined, shown
 from nnc.backends.moves import fill_box, is_tiny, move_box
-from nnc.backends.printer import Printer, add_native
+from nnc.backends.printer import Printer, add_native, fixed_step
 from nnc.base.later import later
 from nnc.base.target import Target
 from nnc.commands.pack import Blocks
 from nnc.device import CPU
 from nnc.graph import Command, TensorSpec, kernel
 from nnc.lower.kernels.native import Native
-from nnc.lower.kernels.sized_steps import fixed
 from nnc.lower.plan.stages import Step, row_major
-from nnc.lower.plan.views import restride
+from nnc.lower.plan.views import inner_part, joined, restride, shown
 
 join_many = later(f"{__package__}.joins", "join_many")
 
@@ -39,7 +37,7 @@ def _shown(step: Step, machine: Target, in_order: bool = False) -> Native | None
 def _concatenate(step: Step, machine: Target) -> Native | None:
     out = step.outputs[0]
     if len(step.inputs) > _PRINTED and out.spec.size:
-        many: Native = join_many(fixed(step), machine)
+        many: Native = join_many(fixed_step(step), machine)
         return many
     printer = Printer(step, machine)
     for k, (part, target) in enumerate(joined(step)):

@@ -9,7 +9,6 @@ triangles are lower ones that are read backwards.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from nnc.backends.cpu.kernels.vectors import (
@@ -24,6 +23,7 @@ from nnc.backends.printer import Bound, Printer, add_native, times
 from nnc.backends.products import Axis, merge_axes
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
+from nnc.base.records import record
 from nnc.base.target import Target
 from nnc.device.model import tile_rows
 from nnc.graph import TensorSpec
@@ -35,7 +35,7 @@ _VECTORS = 3
 _ROWS = 8  # of a tile: the triangle on its diagonal is solved row by row
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class System:
     """Lower triangles: a x = b for each iteration of `loops`. Distances are bytes; starts belong to the first row and column."""
 

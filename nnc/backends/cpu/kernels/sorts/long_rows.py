@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from nnc.backends.cpu.kernels.sorts.order import LEAST, SortLayout, quicksort, split_at_pivot
 from nnc.backends.printer import Printer, looping
 from nnc.base import dtypes
+from nnc.base.records import record
 from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.kernels.keys import load_element, place_of, store_element
 
@@ -26,7 +26,7 @@ _FIELDS = (
 Filler = Callable[[Code, str, Value, Value], None]  # (code, shared fields, first position, the one after the last)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Shared:
     """The parts of a row of `n` elements."""
 
@@ -103,7 +103,7 @@ _PIECES_OF_A_PART = 2
 Place = Callable[[Code, str, Value, Value, str], None]  # (code, shared fields, first position, count, sorted keys)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Pieces:
     """The sort of rows of `n` keys."""
 
@@ -204,7 +204,7 @@ class Pieces:
 MOST_ELEMENTS = (1 << 31) - 1  # counts and positions have 32 bits
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Radix:
     """The radix sort of rows of `n` elements, of whose keys the bits from `low` on count."""
 

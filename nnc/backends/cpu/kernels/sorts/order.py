@@ -10,18 +10,17 @@ key, stays at its end, and comparisons with elements behind it can be left out.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from nnc.backends.printer import looping
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
+from nnc.base.records import record
 from nnc.base.target import Target
 from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.kernels.keys import Element, comes_before, load_element, place_of, select_element, store_element
 from nnc.lower.kernels.values import first_lanes
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SortLayout:
     """The layout of elements that are being sorted, in registers and in memory: one array for each of `kinds`."""
 

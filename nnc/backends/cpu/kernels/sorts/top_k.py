@@ -7,7 +7,6 @@ is full, it is sorted, and the threshold falls. Later elements of an equal key n
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from nnc.backends.cpu.kernels.sorts.order import count_lanes, sort_function
@@ -15,6 +14,7 @@ from nnc.backends.cpu.kernels.sorts.rows import Keys, SortRows
 from nnc.backends.cpu.kernels.sorts.sort import can_sort_rows, print_sorts, workspace_of
 from nnc.backends.printer import Part, Printer, add_native, over
 from nnc.base import dtypes
+from nnc.base.records import record
 from nnc.base.target import Target
 from nnc.graph import TensorSpec
 from nnc.lower.kernels.axes import Axes
@@ -37,7 +37,7 @@ def _room(keys: Keys, k: int) -> int:
     return int(1 << (least - 1).bit_length())
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Selection:
     code: Code
     rows: SortRows
