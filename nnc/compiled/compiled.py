@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, Protoco
 
 from nnc import tree
 from nnc.array.array import as_value
-from nnc.array.promote import promotion_watch
+from nnc.array.promotion_watch import promotion_watch
 from nnc.base.bounded import BoundedCache
 from nnc.base.context import AT_REST, get_context
 from nnc.base.fork import new_rlock
@@ -268,8 +268,8 @@ class Compiled(CompiledFunction, Generic[P, R_co]):
             self._last_key, self._last, self._reason, self._family = None, None, "its cache was cleared", None
 
     def explain(self) -> str:
-        """Explains why the last call traced, or why it did not, why new sizes of its family are lowered or printed each, and which
-        of its commands a device has no kernels for.
+        """Explains why the last call traced, or why it did not; why new sizes of its family are lowered or printed each; how a
+        device runs its loops and branches, and which of its commands the device has no kernels for.
         """
         with self._lock:
             entry, family = self._last, self._family
@@ -278,8 +278,10 @@ class Compiled(CompiledFunction, Generic[P, R_co]):
             text += f"; it is one of {family.members} programs of family {family.number}, which share their code"
             for what, problem in family.problems.items():
                 text += f"; each new size is {what}: {problem}"
-        if entry is None or not entry.unprinted:
+        if entry is None:
             return text
+        if entry.loops:
+            text += f"; on {entry.options.device} {', '.join(entry.loops)}"
         for where, counts in sorted(entry.unprinted.items()):
             listed = ", ".join(f"{name} ({count})" for name, count in sorted(counts.items()))
             text += f"; {entry.options.device} runs {where}: {listed}"

@@ -331,7 +331,7 @@ class Executable:
         if kind_of(self.options.device) == CPU:
             return found
         has_libraries = self.options.device.startswith(CUDA)  # the interpreter of PTX has none
-        for step in walk(program.bound.steps):
+        for step in walk(program.bound.steps, program.printed):
             if step.region is None and id(step) not in program.printed:
                 kernel = program.kernel_of(step)
                 where = (
@@ -341,6 +341,12 @@ class Executable:
                 )
                 found.setdefault(where, Counter())[step.command.name] += 1
         return found
+
+    @property
+    def loops(self) -> list[str]:
+        """The way in which a device with kernels of its own runs each loop and branch, in words; none on other devices."""
+        code = self._program.code
+        return [] if code is None or kind_of(self.options.device) == CPU else code.regions()
 
     def as_text(self) -> str:
         """Returns the program as text: steps with their kernels and buffers."""

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from nnc.array.promote import PromotionWarning
+from nnc.array.promotion_watch import PromotionWarning
 from nnc.debug.bars import Progress, progress
 from nnc.debug.effects import callback, print
 from nnc.debug.explain import explain

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nnc.array.promote import WATCHED, PromotionWatch
+from nnc.array.promotion_watch import WATCHED, PromotionWatch
 from nnc.base.context import ContextChange, get_context, set_context, with_mode
 from nnc.errors.errors import check_choice
 from nnc.random.reuse import KeyLedger

@@ -25,10 +25,13 @@ from nnc.numpy.types import *
 if TYPE_CHECKING:
     from nnc.numpy import fft as fft
     from nnc.numpy import linalg as linalg
+    from nnc.numpy.angles import *
     from nnc.numpy.bessel import *
+    from nnc.numpy.comparisons import *
     from nnc.numpy.functional import *
     from nnc.numpy.grids import *
     from nnc.numpy.histograms import *
+    from nnc.numpy.matrices import *
     from nnc.numpy.padding import *
     from nnc.numpy.parts import *
     from nnc.numpy.polynomials import *
@@ -40,13 +43,16 @@ if TYPE_CHECKING:
 
 # The names of files that are imported later.
 _LATER = {
+    "angles": "angle deg2rad degrees rad2deg radians",
     "bessel": "i0 i0e i1 i1e sinc",
+    "comparisons": "allclose array_equal array_equiv isclose iscomplex isneginf isposinf isreal nan_to_num",
     "fft": "fft",
     "functional": "apply_along_axis apply_over_axes fromfunction piecewise vectorize",
     "grids": "c_ diag_indices diag_indices_from fill_diagonal index_exp indices ix_ mask_indices meshgrid mgrid ogrid r_ s_ "
     "tril_indices tril_indices_from triu_indices triu_indices_from",
     "histograms": "histogram histogram2d histogram_bin_edges histogramdd",
     "linalg": "linalg",
+    "matrices": "diag diagflat eye identity tri tril triu vander",
     "padding": "pad",
     "parts": "bitwise_count frexp gcd lcm ldexp modf packbits spacing unpackbits",
     "polynomials": "poly polyadd polyder polydiv polyfit polyint polymul polysub polyval roots",

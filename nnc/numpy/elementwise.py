@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
 from nnc.array.array import Array
-from nnc.array.array import power as _power
+from nnc.array.operators import power as _power
 from nnc.array.promote import (
     as_operands,
     astype,
@@ -28,22 +28,19 @@ from nnc.commands.elementwise import ANY, BITS, FLOAT, INEXACT, INTEGER, NUMERIC
 from nnc.commands.rules import check_dtype
 from nnc.graph import Command, spec_of
 from nnc.numpy.elementwise_examples import EXAMPLES
-from nnc.numpy.operands import keeps_weakness, static_int, to_value, to_values
-from nnc.numpy.types import finfo
+from nnc.numpy.operands import keeps_weakness, static_int, to_value
 from nnc.typing import ArrayLike
 
 __all__ = [
-    "abs", "absolute", "acos", "acosh", "add", "allclose", "angle", "arccos", "arccosh", "arcsin", "arcsinh", "arctan",
-    "arctan2", "arctanh", "around", "array_equal", "array_equiv", "asin", "asinh", "atan", "atan2", "atanh", "bitwise_and",
-    "bitwise_invert", "bitwise_left_shift", "bitwise_not", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "cbrt", "ceil",
-    "clip", "conj", "conjugate", "copysign", "cos", "cosh", "deg2rad", "degrees", "divide", "divmod", "equal", "exp", "exp2",
-    "expm1", "fabs", "fix", "float_power", "floor", "floor_divide", "fmax", "fmin", "fmod", "greater", "greater_equal",
-    "heaviside", "hypot", "imag", "invert", "isclose", "iscomplex", "isfinite", "isinf", "isnan", "isneginf", "isposinf",
-    "isreal", "left_shift", "less", "less_equal", "log", "log1p", "log2", "log10", "logaddexp", "logaddexp2", "logical_and",
-    "logical_not", "logical_or", "logical_xor", "maximum", "minimum", "mod", "multiply", "nan_to_num", "negative", "nextafter",
-    "not_equal", "positive", "pow", "power", "rad2deg", "radians", "real", "reciprocal", "remainder", "right_shift", "rint",
-    "round", "sign", "signbit", "sin", "sinh", "sqrt", "square", "subtract", "tan", "tanh", "true_divide", "trunc",
-    "where",
+    "abs", "absolute", "acos", "acosh", "add", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "arctanh",
+    "around", "asin", "asinh", "atan", "atan2", "atanh", "bitwise_and", "bitwise_invert", "bitwise_left_shift", "bitwise_not",
+    "bitwise_or", "bitwise_right_shift", "bitwise_xor", "cbrt", "ceil", "clip", "conj", "conjugate", "copysign", "cos", "cosh",
+    "divide", "divmod", "equal", "exp", "exp2", "expm1", "fabs", "fix", "float_power", "floor", "floor_divide", "fmax", "fmin",
+    "fmod", "greater", "greater_equal", "heaviside", "hypot", "imag", "invert", "isfinite", "isinf", "isnan", "left_shift",
+    "less", "less_equal", "log", "log1p", "log2", "log10", "logaddexp", "logaddexp2", "logical_and", "logical_not",
+    "logical_or", "logical_xor", "maximum", "minimum", "mod", "multiply", "negative", "nextafter", "not_equal", "positive",
+    "pow", "power", "real", "reciprocal", "remainder", "right_shift", "rint", "round", "sign", "signbit", "sin", "sinh", "sqrt",
+    "square", "subtract", "tan", "tanh", "true_divide", "trunc", "where",
 ]  # fmt: skip
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -262,37 +259,6 @@ atanh = arctanh = _unary("atanh", trig.atanh, "Returns the number whose hyperbol
 hypot = _binary("hypot", trig.hypot, "Returns the length of the hypotenuse, sqrt(x1² + x2²).", FLOAT, to_float)
 
 
-@spelled
-def deg2rad(x: ArrayLike, /) -> Array:
-    """Returns an angle in degrees as radians.
-
-    Args:
-        x: degrees, any shape.
-
-    Example:
-        >>> nnp.deg2rad(180.0)
-        Array(3.1415927, dtype=float32)
-    """
-    return multiply(x, math.pi / 180)
-
-
-@spelled
-def rad2deg(x: ArrayLike, /) -> Array:
-    """Returns an angle in radians as degrees.
-
-    Args:
-        x: radians, any shape.
-
-    Example:
-        >>> nnp.rad2deg(nnp.pi)
-        Array(180., dtype=float32)
-    """
-    return multiply(x, 180 / math.pi)
-
-
-radians, degrees = deg2rad, rad2deg
-
-
 # -- rounding ----------------------------------------------------------------------------------------------------------
 
 
@@ -401,34 +367,6 @@ def _float_test(name: str, command: Command, doc: str, exact: bool) -> Unary:
 isnan = _float_test("isnan", ew.isnan, "Returns whether x is not a number.", False)
 isinf = _float_test("isinf", ew.isinf, "Returns whether x is infinite.", False)
 isfinite = _float_test("isfinite", ew.isfinite, "Returns whether x is neither infinite nor not a number.", True)
-
-
-@spelled
-def isposinf(x: ArrayLike, /) -> Array:
-    """Returns whether x is +infinity.
-
-    Args:
-        x: any shape.
-
-    Example:
-        >>> isposinf(nnp.asarray([-nnp.inf, 1.0, nnp.inf]))
-        Array([False, False,  True], dtype=bool)
-    """
-    return logical_and(isinf(x), greater(x, 0))
-
-
-@spelled
-def isneginf(x: ArrayLike, /) -> Array:
-    """Returns whether x is -infinity.
-
-    Args:
-        x: any shape.
-
-    Example:
-        >>> isneginf(nnp.asarray([-nnp.inf, 1.0, nnp.inf]))
-        Array([ True, False, False], dtype=bool)
-    """
-    return logical_and(isinf(x), less(x, 0))
 
 
 @spelled
@@ -569,34 +507,6 @@ def zero_like(x: Any) -> Array:
     return constants.full(shape=spec_of(x).shape, dtype=spec_of(x).dtype, value=0)
 
 
-@spelled
-def nan_to_num(
-    x: ArrayLike, /, nan: ArrayLike = 0.0, posinf: ArrayLike | None = None, neginf: ArrayLike | None = None
-) -> Array:
-    """Returns `x` with numbers for NaN and the infinities.
-
-    Args:
-        x: any shape.
-        nan: replaces NaN.
-        posinf: replaces infinity; by default the largest finite number.
-        neginf: replaces minus infinity; by default the smallest finite number.
-
-    Example:
-        >>> nan_to_num(np.asarray([1.0, np.nan, np.inf], "float32"), posinf=9)
-        Array([1., 0., 9.], dtype=float32)
-    """
-    x = to_value(x, "nan_to_num")
-    dtype = x.spec.dtype
-    if not dtypes.is_inexact(dtype):
-        return x
-    if dtypes.is_complex(dtype):
-        return ew.complex_(*(nan_to_num(part, nan, posinf, neginf) for part in (ew.real(x), ew.imag(x))))
-    largest = finfo(dtype).max
-    x = where(ew.isnan(x), nan, x)
-    x = where(isposinf(x), largest if posinf is None else posinf, x)
-    return where(isneginf(x), -largest if neginf is None else neginf, x)
-
-
 # -- complex numbers ---------------------------------------------------------------------------------------------------
 
 
@@ -644,125 +554,3 @@ def conj(x: ArrayLike, /) -> Array:
 
 
 conjugate = conj
-
-
-@spelled
-def angle(x: ArrayLike, /, deg: bool = False) -> Array:
-    """Returns the angle of a complex number in radians, in [-π, π]; in degrees with `deg`.
-
-    Args:
-        x: any shape.
-        deg: the result is in degrees.
-
-    Example:
-        >>> nnp.angle(1j)
-        Array(1.5707964, dtype=float32)
-    """
-    x = to_value(x, "angle")
-    radians = atan2(x.imag, x.real)
-    return rad2deg(radians) if deg else radians
-
-
-@spelled
-def isreal(x: ArrayLike, /) -> Array:
-    """Returns whether the imaginary part is 0.
-
-    Args:
-        x: any shape.
-
-    Example:
-        >>> nnp.isreal(nnp.asarray([1 + 1j, 2 + 0j]))
-        Array([False,  True], dtype=bool)
-    """
-    return equal(imag(x), 0)
-
-
-@spelled
-def iscomplex(x: ArrayLike, /) -> Array:
-    """Returns whether the imaginary part is not 0.
-
-    Args:
-        x: any shape.
-
-    Example:
-        >>> nnp.iscomplex(nnp.asarray([1 + 1j, 2 + 0j]))
-        Array([ True, False], dtype=bool)
-    """
-    return not_equal(imag(x), 0)
-
-
-# -- closeness ---------------------------------------------------------------------------------------------------------
-
-
-@spelled
-def isclose(a: ArrayLike, b: ArrayLike, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Array:
-    """Returns whether `a` and `b` are equal up to rounding: |a - b| <= atol + rtol · |b|.
-
-    Args:
-        a: any shape; broadcasts with `b`.
-        b: any shape, to which `rtol` relates.
-        rtol: tolerated share of |b|.
-        atol: tolerated difference, independent of b.
-        equal_nan: NaNs are close to each other.
-
-    Example:
-        >>> isclose(np.asarray([1.0, 2.0]), np.asarray([1.0, 2.1]))
-        Array([ True, False], dtype=bool)
-    """
-    a, b = broadcast(*promote(a, b, where="isclose", to=to_float), where="isclose")
-    near = less_equal(abs(subtract(a, b)), add(multiply(abs(b), rtol), atol))
-    close = where(logical_and(isfinite(a), isfinite(b)), near, equal(a, b))
-    return logical_or(close, logical_and(isnan(a), isnan(b))) if equal_nan else close
-
-
-@spelled
-def allclose(a: ArrayLike, b: ArrayLike, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Array:
-    """Returns whether all elements are close; see `isclose`.
-
-    Args:
-        a: any shape; broadcasts with `b`.
-        b: any shape, to which `rtol` relates.
-        rtol: tolerated share of |b|.
-        atol: tolerated difference, independent of b.
-        equal_nan: NaNs are close to each other.
-
-    Example:
-        >>> nnp.allclose(nnp.asarray([1.0]), 1.000001)
-        Array(True, dtype=bool)
-    """
-    return isclose(a, b, rtol, atol, equal_nan).all()
-
-
-@spelled
-def array_equal(a1: ArrayLike, a2: ArrayLike, equal_nan: bool = False) -> Array:
-    """Returns whether both have one shape and equal elements.
-
-    Args:
-        a1: any shape.
-        a2: any shape.
-        equal_nan: NaNs are equal to each other.
-
-    Example:
-        >>> bool(array_equal([1, 2], [1.0, 2.0])), bool(array_equal([1, 2], [1]))
-        (True, False)
-    """
-    a1, a2 = to_values("array_equal", a1=a1, a2=a2)
-    if a1.spec.shape != a2.spec.shape:
-        return constants.full(shape=(), dtype=dtypes.bool_, value=False)
-    same = equal(a1, a2)
-    return (logical_or(same, logical_and(isnan(a1), isnan(a2))) if equal_nan else same).all()
-
-
-@spelled
-def array_equiv(a1: ArrayLike, a2: ArrayLike) -> Array:
-    """Returns whether both broadcast to one shape and have equal elements there.
-
-    Args:
-        a1: any shape.
-        a2: any shape.
-
-    Example:
-        >>> nnp.array_equiv([1, 1], [[1, 1], [1, 1]])
-        Array(True, dtype=bool)
-    """
-    return equal(a1, a2).all()

@@ -15,7 +15,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from nnc.array.array import Array, ArrayMethods
+from nnc.array.array import Array
+from nnc.array.operators import ArrayMethods
 from nnc.base.dtypes import is_float
 from nnc.numpy.contractions import einsum
 from nnc.numpy.creation import arange, asarray

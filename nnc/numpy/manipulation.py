@@ -9,7 +9,8 @@ from typing import Any, overload
 import numpy as np
 
 from nnc.array import indexing
-from nnc.array.array import Array, array_method
+from nnc.array.array import Array
+from nnc.array.operators import array_method
 from nnc.array.promote import broadcast, broadcast_to_shape
 from nnc.base import dtypes
 from nnc.calls.specialise import specialised

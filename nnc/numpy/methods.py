@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import nnc.numpy
-from nnc.array.array import Array, ArrayMethods, array_method
+from nnc.array.array import Array
+from nnc.array.operators import ArrayMethods, array_method
 from nnc.errors import ArgumentError, user_error
 from nnc.errors.tracebacks import api_boundary
 from nnc.numpy import contractions, elementwise, manipulation, searching

@@ -12,7 +12,8 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from nnc import tree
-from nnc.array.array import Array, ArrayMethods, as_value
+from nnc.array.array import Array, as_value
+from nnc.array.operators import ArrayMethods
 from nnc.array.promote import (
     WIDE,
     Listed,

@@ -14,9 +14,9 @@ from nnc.commands import constants
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.numpy import elementwise as el
 from nnc.numpy import linalg
-from nnc.numpy.creation import vander
 from nnc.numpy.joining import concatenate
 from nnc.numpy.manipulation import matrix_transpose
+from nnc.numpy.matrices import vander
 from nnc.numpy.operands import in_dtype, keeps_weakness, known, static_int, to_value, to_values
 from nnc.numpy.repetition import pad
 from nnc.numpy.signals import convolve

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from nnc.array.array import Array, array_method
+from nnc.array.array import Array
+from nnc.array.operators import array_method
 from nnc.array.promote import astype, broadcast_to_shape, is_weak, promote, with_weakness
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from nnc.array import indexing
-from nnc.array.array import Array, array_method
+from nnc.array.array import Array
+from nnc.array.operators import array_method
 from nnc.array.promote import broadcast_to_shape
 from nnc.calls.spelling import spelled
 from nnc.commands import constants

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from nnc.array import indexing
-from nnc.array.array import Array, array_method, as_value
+from nnc.array.array import Array, as_value
+from nnc.array.operators import array_method
 from nnc.array.promote import astype, broadcast, promote, promote_compared
 from nnc.base import dtypes
 from nnc.calls.specialise import specialised

@@ -20,6 +20,7 @@ from nnc.errors.errors import check_choice
 from nnc.numpy import elementwise as el
 from nnc.numpy import moments
 from nnc.numpy import reductions as red
+from nnc.numpy.comparisons import isneginf, isposinf
 from nnc.numpy.contractions import matmul
 from nnc.numpy.joining import concatenate
 from nnc.numpy.manipulation import moveaxis, ravel, reshape
@@ -262,7 +263,7 @@ def _quantile(
     )
     weight = astype(weight, x.spec.dtype)
     found = below + el.where(el.equal(below, above), 0, above - below) * weight
-    found = el.where(el.logical_and(el.isneginf(below), ~el.isposinf(above)), below, found)  # between -inf and a number
+    found = el.where(el.logical_and(isneginf(below), ~isposinf(above)), below, found)  # between -inf and a number
     # also where both are infinite
     found = el.where(el.equal(weight, 1), above, el.where(el.equal(weight, 0), below, found))
     bad = el.equal(nans, n) if skip_nan else el.greater(nans, 0)

@@ -11,7 +11,8 @@ import ml_dtypes
 import numpy as np
 from numpy import iterable
 
-from nnc.array.array import Array, ArrayMethods, asarray
+from nnc.array.array import Array, asarray
+from nnc.array.operators import ArrayMethods
 from nnc.array.promote import as_operand, to_dtype
 from nnc.array.promote import result_dtype as _result_dtype
 from nnc.base import dtypes

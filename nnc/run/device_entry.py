@@ -102,7 +102,7 @@ class _LaunchCode(StepCode):
     # -- steps ---------------------------------------------------------------------------------------------------------
 
     def _way(self, step: Step) -> Callable[[Steps], None]:
-        return self._kernels if step.region is None else self._regions
+        return self._kernels if self._launches.is_launched(step) else self._regions
 
     def _kernels(self, steps: Steps) -> None:
         for step in steps:
@@ -119,7 +119,7 @@ class _LaunchCode(StepCode):
 
     def _operand(self, step: Step, number: int) -> str:
         """Returns the address of an operand of a launch."""
-        views = (*step.inputs, *step.outputs)
+        views = self._launches.views(step)
         if number == len(views):
             return self.base(self._launches.status_word(step))
         return "null" if self._launches.is_tape(views[number]) else self.address(views[number])

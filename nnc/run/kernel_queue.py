@@ -30,12 +30,12 @@ from nnc.graph.kernels import kernels_for
 from nnc.graph.passes import PhaseName
 from nnc.graph.registry import joined
 from nnc.lower.kernels.domain import can_fuse, is_reduction, is_view
-from nnc.lower.kernels.launch import DeviceKernel
+from nnc.lower.kernels.launch import Assembler, DeviceKernel
 from nnc.lower.kernels.native import Compiler, Native, Remembered
 from nnc.lower.plan.bind import Emitted, emit, no_workspace
 from nnc.lower.plan.emit import Workspace, is_move
 from nnc.lower.plan.liveness import walk
-from nnc.lower.plan.stages import Buffer, Kind, Planned, Step, View
+from nnc.lower.plan.stages import Buffer, Kind, Planned, Step, Steps, View
 from nnc.lower.plan.views import may_share
 from nnc.run.arguments import binder, is_layout_known
 
@@ -90,9 +90,26 @@ class KernelQueue:
         self._find(steps, emitted.tensors, self._choose)
 
     def of(self, planned: Planned, kernels: Mapping[int, Kernel]) -> dict[int, Native | DeviceKernel]:
-        """Returns the compiled kernels of a program, by identity of the step; none where compiled code would not be faster."""
-        steps = list(walk(planned.bound.steps))
-        return self._find(steps, planned.bound.buffers, lambda step: kernels.get(id(step)))
+        """Returns the compiled kernels of a program, by identity of the step; none where compiled code would not be faster.
+
+        Loops and branches that a device runs as one kernel have theirs instead of the steps within them.
+        """
+        whole = self._regions(planned, planned.bound.steps)
+        steps = [step for step in walk(planned.bound.steps, whole) if step.region is None]
+        return self._find(steps, planned.bound.buffers, lambda step: kernels.get(id(step))) | whole
+
+    def _regions(self, planned: Planned, steps: Steps) -> dict[int, DeviceKernel]:
+        """Returns the kernels of loops and branches of a device, the outermost ones that are one kernel."""
+        found: dict[int, DeviceKernel] = {}
+        if not isinstance(self.compiler, Assembler) or not is_layout_known():
+            return found
+        with timed("printing kernels"):
+            for step in walk(steps, found):
+                if step.region is not None:
+                    kernel = self.compiler.print_region(step, planned)
+                    if isinstance(kernel, DeviceKernel):
+                        found[id(step)] = kernel
+        return found
 
     def _find(
         self, steps: Sequence[Step], buffers: Sequence[Buffer], choose: Callable[[Step], Kernel | None]

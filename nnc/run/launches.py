@@ -9,7 +9,7 @@ from functools import cached_property
 from itertools import accumulate
 
 from nnc.lower.kernels.launch import DeviceKernel, Launch
-from nnc.lower.plan.liveness import walk
+from nnc.lower.plan.liveness import touched, walk
 from nnc.lower.plan.schedule.accesses import has_effect
 from nnc.lower.plan.schedule.reduction import forked_streams, joined_streams
 from nnc.lower.plan.schedule.types import Schedule
@@ -45,15 +45,26 @@ class Launches:
 
     @cached_property
     def kernels(self) -> Steps:
-        """The steps that are launched, those within loops and branches included."""
-        return tuple(step for step in walk(self.steps) if step.region is None)
+        """The steps that are launched, those within loops and branches included, unless these are one kernel themselves."""
+        return tuple(step for step in walk(self.steps, self.printed) if self.is_launched(step))
+
+    def is_launched(self, step: Step) -> bool:
+        """Whether a step is launched itself: all are but loops and branches that the host runs."""
+        return step.region is None or id(step) in self.printed
+
+    def views(self, step: Step) -> tuple[View, ...]:
+        """Returns the operands of a step: its inputs, then its outputs; of a loop or branch the whole buffers that it touches."""
+        if step.region is None:
+            return (*step.inputs, *step.outputs)
+        buffers = self.planned.bound.buffers
+        return tuple(View.whole(number, buffers[number].symbol.spec) for number in sorted(touched((step,))))
 
     def of(self, step: Step) -> tuple[Launch, ...]:
         """Returns the launches of a step."""
         kernel = self.printed.get(id(step))
         if kernel is not None:
             return kernel.launches
-        return (Launch("", (1, 1, 1), (1, 1, 1), tuple(range(len(step.inputs) + len(step.outputs)))),)
+        return (Launch("", (1, 1, 1), (1, 1, 1), tuple(range(len(self.views(step))))),)
 
     @cached_property
     def refusing(self) -> Steps:
@@ -150,7 +161,7 @@ class Launches:
 
     def _views(self) -> Iterator[View]:
         for step in self.kernels:
-            yield from (*step.inputs, *step.outputs)
+            yield from self.views(step)
 
     def order(self) -> Iterator[int]:
         """Yields the steps of all streams so that each stands behind those that it waits for."""
@@ -162,9 +173,13 @@ class Launches:
                     queued.add(steps[0])
                     yield steps.popleft()
 
+    def is_unrolled(self, step: Step) -> bool:
+        """Whether a loop launches the same kernels in each call, one iteration after the other."""
+        return isinstance(step.region, Loop) and not self.is_launched(step) and self._fixed_size(step) is not None
+
     def _fixed_size(self, step: Step) -> int | None:
         """Counts the kernels that a step launches; None where a number from the device decides."""
-        if step.region is None:
+        if self.is_launched(step):
             return len(self.of(step))
         if not isinstance(step.region, Loop) or step.region.length is None or any(c.test for c in step.region.copies):
             return None

@@ -194,6 +194,10 @@ class NativeCode:
         }
         return found | {key: alone[native.name] for key, native in held.items()}
 
+    def regions(self) -> list[str]:
+        """Returns how a device runs each loop and branch, in words; compiled code of the CPU runs them itself."""
+        return []
+
     def expect(self, apart: bool) -> None:
         """Announces that an entry will be asked for: prints it, and has it compiled meanwhile."""
         with self._lock:

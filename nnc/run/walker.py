@@ -69,12 +69,12 @@ class Walker:
 
     def _steps(self, steps: Steps) -> None:
         for step in steps:
-            if isinstance(step.region, Loop):
+            if self._launches.is_launched(step):
+                self._kernel(step)
+            elif isinstance(step.region, Loop):
                 self._loop(step, step.region)
             elif isinstance(step.region, Branches):
                 self._branches(step, step.region)
-            else:
-                self._kernel(step)
 
     def _address(self, view: View) -> int:
         planned, layout = self._launches.planned, self._launches.layout
@@ -88,9 +88,8 @@ class Walker:
 
     def _kernel(self, step: Step) -> None:
         if self._watch is not None:
-            self._watch(
-                step, [self._operand(step, i) for i in range(len(step.inputs) + len(step.outputs))], self._stream
-            )
+            operands = [self._operand(step, i) for i in range(len(self._launches.views(step)))]
+            self._watch(step, operands, self._stream)
         for number, launch in enumerate(self._launches.of(step)):
             addresses = [self._operand(step, operand) for operand in launch.operands]
             values = (ctypes.c_uint64 * len(addresses))(*addresses)
@@ -105,7 +104,7 @@ class Walker:
 
     def _operand(self, step: Step, number: int) -> int:
         """Returns the address of an operand of a launch."""
-        views = (*step.inputs, *step.outputs)
+        views = self._launches.views(step)
         if number == len(views):
             return int(self._words[self._launches.status_word(step)])
         return 0 if self._launches.is_tape(views[number]) else self._address(views[number])

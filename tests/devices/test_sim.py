@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import random
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -296,6 +297,27 @@ def test_threads_may_share_a_device() -> None:
     for thread in threads:
         thread.join()
     assert found == [True] * 200
+
+
+def test_an_address_is_found_while_another_thread_allocates_below_it() -> None:
+    device, ended = SimDevice(), threading.Event()
+    below, block = (device.pool.allocate(8, device.stream) for _ in range(2))
+    device.pool.free(below, device.stream)
+
+    def allocate_and_free() -> None:
+        while not ended.is_set():
+            device.pool.free(device.pool.allocate(8, device.stream), device.stream)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    thread = threading.Thread(target=allocate_and_free)
+    thread.start()
+    try:
+        assert all(device.pool.find(block.address) == (block.owner, 0) for _ in range(50_000))
+    finally:
+        ended.set()
+        thread.join()
+        sys.setswitchinterval(interval)
 
 
 def test_a_host_that_never_waits_does_not_fill_its_memory() -> None:

@@ -24,6 +24,7 @@ import nnc.backends.cuda.libraries.dot
 import nnc.backends.cuda.libraries.nccl
 from nnc.backends.choose import choose_kernel
 from nnc.backends.cuda.compiler.compiler import CudaCompiler
+from nnc.backends.cuda.kernels.regions import print_region
 from nnc.base.target import Target
 from nnc.device import CPU, load_kernels
 from nnc.graph import Command, Kernel, TensorSpec
@@ -46,4 +47,4 @@ def candidate_kernels(
 def expected_compiler() -> CudaCompiler | None:
     """Returns the compiler of kernels and entries; None where entries cannot be compiled."""
     found = load_kernels(CPU).expected_compiler()
-    return None if found is None else CudaCompiler(found)
+    return None if found is None else CudaCompiler(found, print_region)

@@ -21,13 +21,8 @@ from nnc.base import dtypes
 from nnc.base.dtypes import DType
 from nnc.errors import InternalError
 from nnc.lower.kernels.sizes import reserved
-from nnc.lower.kernels.writer import FunctionWriter
+from nnc.lower.kernels.writer import TYPES, FunctionWriter, literal, memory_type, scalar_type, vector_type
 
-_TYPES: dict[DType, str] = {
-    dtypes.bool_: "i1", dtypes.int8: "i8", dtypes.uint8: "i8", dtypes.int16: "i16", dtypes.uint16: "i16",
-    dtypes.int32: "i32", dtypes.uint32: "i32", dtypes.int64: "i64", dtypes.uint64: "i64", dtypes.float16: "half",
-    dtypes.bfloat16: "i16", dtypes.float32: "float", dtypes.float64: "double",
-}  # fmt: skip
 _INT_PREDICATES = {"eq": "eq", "ne": "ne", "lt": "lt", "le": "le", "gt": "gt", "ge": "ge"}
 _FLOAT_PREDICATES = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge", "uno": "uno"}
 _HOLDS = {"eq": eq, "ne": ne, "lt": lt, "le": le, "gt": gt, "ge": ge}
@@ -39,21 +34,7 @@ POINTER = "ptr"
 
 def has_code(dtype: DType) -> bool:
     """Whether values of a dtype can be computed with in printed kernels (all but complex numbers and tapes)."""
-    return dtype in _TYPES
-
-
-def scalar_type(dtype: DType) -> str:
-    """Returns the LLVM type of one value in a register.
-
-    A bfloat16 is its bits: processors without instructions for it would convert LLVM's own type at each select, through functions
-    that nobody gives.
-    """
-    return _TYPES[dtype]
-
-
-def memory_type(dtype: DType) -> str:
-    """Returns the LLVM type of one value in memory: a bool takes a byte."""
-    return "i8" if dtypes.is_bool(dtype) else scalar_type(dtype)
+    return dtype in TYPES
 
 
 class Value(NamedTuple):
@@ -67,32 +48,13 @@ class Value(NamedTuple):
     def type(self) -> str:
         """The LLVM type of the value."""
         _, dtype, lanes = self
-        return f"<{lanes} x {_TYPES[dtype]}>" if lanes else _TYPES[dtype]
+        return f"<{lanes} x {TYPES[dtype]}>" if lanes else TYPES[dtype]
 
     @property
     def typed(self) -> str:
         """Type and name, as operands are written."""
         text, dtype, lanes = self
-        return f"<{lanes} x {_TYPES[dtype]}> {text}" if lanes else f"{_TYPES[dtype]} {text}"
-
-
-def vector_type(scalar: str, lanes: int) -> str:
-    """Returns the type of so many lanes; the scalar's own for 0."""
-    return f"<{lanes} x {scalar}>" if lanes else scalar
-
-
-def literal(value: Any, dtype: DType) -> str:
-    """Writes a number in LLVM's text, exactly."""
-    if dtypes.is_bool(dtype):
-        return "true" if value else "false"
-    if dtypes.is_integer(dtype):
-        return str(int(value))
-    number = dtype.type(value)
-    if dtype == dtypes.float16:
-        return f"0xH{int.from_bytes(number.tobytes(), 'little'):04X}"
-    if dtype == dtypes.bfloat16:
-        return str(int.from_bytes(number.tobytes(), "little"))
-    return f"0x{struct.pack('>d', number).hex().upper()}"
+        return f"<{lanes} x {TYPES[dtype]}> {text}" if lanes else f"{TYPES[dtype]} {text}"
 
 
 @dataclass(slots=True)

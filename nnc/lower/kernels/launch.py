@@ -13,6 +13,7 @@ from hashlib import sha256
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from nnc.lower.kernels.native import KERNEL
+from nnc.lower.plan.stages import Planned, Step
 
 Extent = tuple[int, int, int]
 
@@ -25,9 +26,11 @@ class Launch(NamedTuple):
         grid: the number of blocks along x, y and z.
         block: the number of threads of a block along x, y and z.
         operands: the tensors that the parameters point to, as positions in the step's inputs, its outputs, its workspace (if
-            the kernel has one) and its status word (if it may refuse an input), in this order.
+            the kernel has one) and its status word (if it may refuse an input), in this order. A loop or branch that is one kernel
+            has all buffers that it touches, in the order of their numbers, instead of inputs and outputs.
         shared: bytes of shared memory of a block, beside the memory that the text declares.
-        updates: operands that lie where an input of the step does, and in which the launch leaves some elements unchanged.
+        updates: operands that lie where an input of the step does, and in which the launch leaves some elements unchanged; of a
+            loop or branch, the buffers that it may read before it writes them.
     """
 
     function: str
@@ -72,6 +75,10 @@ class DeviceKernel:
 @runtime_checkable
 class Assembler(Protocol):
     """A compiler that turns printed kernels into code of a device."""
+
+    def print_region(self, step: Step, planned: Planned) -> DeviceKernel | str:
+        """Returns a loop or a branch, with all steps within it, as one kernel; where it cannot be one, the reason in words."""
+        ...
 
     def assemble(self, kernels: Sequence[DeviceKernel], target: str) -> str:
         """Returns the PTX of kernels, in one module, under their names.

@@ -12,9 +12,10 @@ from nnc.base import dtypes
 from nnc.base.dtypes import DType, accumulator
 from nnc.commands.rules import Reduction, reduction
 from nnc.graph import Attribute, Command, Node
-from nnc.lower.kernels.builder import Code, Value, has_code, scalar_type
+from nnc.lower.kernels.builder import Code, Value, has_code
 from nnc.lower.kernels.cascade import total_dtype
 from nnc.lower.kernels.scalars import has_scalar, scalar
+from nnc.lower.kernels.writer import scalar_type
 
 Combine = Callable[[Code, Value, Value], Value]
 

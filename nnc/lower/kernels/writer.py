@@ -1,4 +1,4 @@
-"""The lines of one LLVM function while it is being written: shared, moved and dropped as they are written.
+"""The lines of one LLVM function while it is being written: shared, moved and dropped as they are written; types and literals.
 
 LLVM itself would find duplicate, loop-invariant and dead instructions; but that would be most of its work
 for a kernel. The writer knows its present loop, so it needs only a look into a dictionary: an instruction whose result depends on
@@ -8,9 +8,19 @@ its operands alone is written once, in front of the outermost loop in which they
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
+
+from nnc.base import dtypes
+from nnc.base.dtypes import DType
+
+TYPES: dict[DType, str] = {
+    dtypes.bool_: "i1", dtypes.int8: "i8", dtypes.uint8: "i8", dtypes.int16: "i16", dtypes.uint16: "i16",
+    dtypes.int32: "i32", dtypes.uint32: "i32", dtypes.int64: "i64", dtypes.uint64: "i64", dtypes.float16: "half",
+    dtypes.bfloat16: "i16", dtypes.float32: "float", dtypes.float64: "double",
+}  # fmt: skip
 
 _FROM_OPERANDS = frozenset(
     (
@@ -34,6 +44,39 @@ class _Pure(NamedTuple):
     name: str
     text: str
     reads: Sequence[str]
+
+
+def scalar_type(dtype: DType) -> str:
+    """Returns the LLVM type of one value in a register.
+
+    A bfloat16 is its bits: processors without instructions for it would convert LLVM's own type at each select, through functions
+    that nobody gives.
+    """
+    return TYPES[dtype]
+
+
+def memory_type(dtype: DType) -> str:
+    """Returns the LLVM type of one value in memory: a bool takes a byte."""
+    return "i8" if dtypes.is_bool(dtype) else scalar_type(dtype)
+
+
+def vector_type(scalar: str, lanes: int) -> str:
+    """Returns the type of so many lanes; the scalar's own for 0."""
+    return f"<{lanes} x {scalar}>" if lanes else scalar
+
+
+def literal(value: Any, dtype: DType) -> str:
+    """Writes a number in LLVM's text, exactly."""
+    if dtypes.is_bool(dtype):
+        return "true" if value else "false"
+    if dtypes.is_integer(dtype):
+        return str(int(value))
+    number = dtype.type(value)
+    if dtype == dtypes.float16:
+        return f"0xH{int.from_bytes(number.tobytes(), 'little'):04X}"
+    if dtype == dtypes.bfloat16:
+        return str(int.from_bytes(number.tobytes(), "little"))
+    return f"0x{struct.pack('>d', number).hex().upper()}"
 
 
 class FunctionWriter:

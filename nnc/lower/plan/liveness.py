@@ -11,7 +11,7 @@ at the end of its last).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from itertools import accumulate
 
 from nnc.lower.plan.stages import Branches, Intervals, Iteration, Loop, Step, Steps, View
@@ -60,27 +60,49 @@ def touched(steps: Iterable[Step]) -> set[int]:
     """Returns all tensors that steps read or write, steps within regions included."""
     found: set[int] = set()
     for step in walk(steps):
-        found.update(view.buffer for view in (*step.inputs, *step.outputs))
-        region = step.region
-        if isinstance(region, Branches):
-            found.add(region.index.buffer)
-        elif region is not None:
-            found.update(region.begins)
-            views = (region.counter, region.count, *(c.test for c in region.copies))
-            found.update(view.buffer for view in views if view is not None)
+        found |= touched_itself(step)
     return found
 
 
-def walk(steps: Iterable[Step]) -> Iterable[Step]:
-    """Yields all steps, each before the steps in its region."""
+def touched_itself(step: Step) -> set[int]:
+    """Returns the tensors that a step reads or writes, without those of the steps in its region."""
+    found = {view.buffer for view in (*step.inputs, *step.outputs)}
+    region = step.region
+    if isinstance(region, Branches):
+        found.add(region.index.buffer)
+    elif region is not None:
+        found.update(region.begins)
+        views = (region.counter, region.count, *(c.test for c in region.copies))
+        found.update(view.buffer for view in views if view is not None)
+    return found
+
+
+def written(steps: Iterable[Step]) -> set[int]:
+    """Returns all tensors that steps write, steps within regions included."""
+    found: set[int] = set()
+    for step in walk(steps):
+        found.update(view.buffer for view in step.outputs)
+        if isinstance(step.region, Loop) and step.region.counter is not None:
+            found.add(step.region.counter.buffer)
+    return found
+
+
+def walk(steps: Iterable[Step], whole: Container[int] = ()) -> Iterable[Step]:
+    """Yields all steps, each before the steps in its region.
+
+    Args:
+        whole: regions, by identity of the step, whose steps are left out.
+    """
     for step in steps:
         yield step
+        if id(step) in whole:
+            continue
         if isinstance(step.region, Branches):
             for branch in step.region.branches:
-                yield from walk(branch)
+                yield from walk(branch, whole)
         elif step.region is not None:
             for c in step.region.copies:
-                yield from walk(c.steps)
+                yield from walk(c.steps, whole)
 
 
 class Liveness:

@@ -53,23 +53,42 @@ def _normalised(x: Any, axes: tuple[int, ...], epsilon: float) -> Any:
 @operator("LayerNormalization")
 def layer_norm(node: Node, x: Any, scale: Any, bias: Any = None) -> Any:
     """The results are the normalised operand, its means and the inverse of its standard deviations."""
-    wide = nnp.astype(x, _stash(node))
-    axes = tuple(range(node.attributes.get("axis", -1) % len(x.shape), len(x.shape)))
-    mean = nnp.mean(wide, axis=axes, keepdims=True)
-    centred = wide - mean
+    return layer_normalised(x, scale, bias, _last_axes(node, x), node.attributes.get("epsilon", 1e-5), _stash(node))
+
+
+def layer_normalised(x: Any, scale: Any, bias: Any, axes: tuple[int, ...], epsilon: float, wide: Any) -> Any:
+    """Returns the results of LayerNormalization, computed in the dtype `wide`."""
+    x = nnp.asarray(x)
+    whole = nnp.astype(x, wide)
+    mean = nnp.mean(whole, axis=axes, keepdims=True)
+    centred = whole - mean
     variance = nnp.mean(nnp.square(centred), axis=axes, keepdims=True)
-    inverse = 1 / nnp.sqrt(variance + np.asarray(node.attributes.get("epsilon", 1e-5), wide.dtype))
+    inverse = 1 / nnp.sqrt(variance + np.asarray(epsilon, whole.dtype))
     found = nnp.astype(centred * inverse, x.dtype) * scale
     return (found if bias is None else found + bias), mean, inverse
 
 
 @operator("RMSNormalization")
 def rms_norm(node: Node, x: Any, scale: Any) -> Any:
-    wide = nnp.astype(x, _stash(node))
-    axes = tuple(range(node.attributes.get("axis", -1) % len(x.shape), len(x.shape)))
-    mean = nnp.mean(nnp.square(wide), axis=axes, keepdims=True)
-    found = wide / nnp.sqrt(mean + np.asarray(node.attributes.get("epsilon", 1e-5), wide.dtype))
-    return nnp.astype(nnp.astype(found, x.dtype) * scale, scale.dtype)
+    return rms_normalised(x, scale, _last_axes(node, x), node.attributes.get("epsilon", 1e-5), _stash(node))[0]
+
+
+@operator("SimplifiedLayerNormalization")
+def simplified_layer_norm(node: Node, x: Any, scale: Any) -> Any:
+    """RMSNormalization as onnxruntime wrote it before the standard had it; the second result is the divisors' inverse."""
+    return rms_normalised(x, scale, _last_axes(node, x), node.attributes.get("epsilon", 1e-5), _stash(node))
+
+
+def rms_normalised(x: Any, scale: Any, axes: tuple[int, ...], epsilon: float, wide: Any) -> Any:
+    """Returns the operand divided by the root of its mean square, times `scale`, and the inverse of that root."""
+    x = nnp.asarray(x)
+    whole = nnp.astype(x, wide)
+    root = nnp.sqrt(nnp.mean(nnp.square(whole), axis=axes, keepdims=True) + np.asarray(epsilon, whole.dtype))
+    return nnp.astype(nnp.astype(whole / root, x.dtype) * scale, scale.dtype), 1 / root
+
+
+def _last_axes(node: Node, x: Any) -> tuple[int, ...]:
+    return tuple(range(node.attributes.get("axis", -1) % len(x.shape), len(x.shape)))
 
 
 def _stash(node: Node) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import ml_dtypes
@@ -9,11 +10,12 @@ import numpy as np
 
 import nnc.nn as nn
 import nnc.numpy as nnp
+from nnc.numpy.operands import at_once
 from nnc.onnx.model import Node, dtype_of
 from nnc.onnx.operators.elementwise import to_few_bits
 from nnc.onnx.operators.table import operator
 from nnc.onnx.operators.windows import windows_of
-from nnc.onnx.values import known, nnc_has
+from nnc.onnx.values import is_known, known, nnc_has
 
 
 def _spread(node: Node, x: Any, vector: Any) -> Any:
@@ -77,25 +79,29 @@ def saturated(x: Any, dtype: np.dtype[Any]) -> Any:
 def dynamic_quantize(node: Node, x: Any) -> Any:
     x = nnp.asarray(x)
     low, high = nnp.minimum(nnp.min(x), 0), nnp.maximum(nnp.max(x), 0)
-    scale = (high - low) / np.float32(255)
+    scale = nnp.where(high == low, 1, high - low) / np.float32(255)
     zero = nnp.clip(nnp.round((0 - low) / scale), 0, 255)
     found = nnp.clip(nnp.round(x / scale) + zero, 0, 255)
     return nnp.astype(found, "uint8"), scale, nnp.astype(zero, "uint8")
 
 
 def _centred(x: Any, zero: Any, axis: int | None = None) -> Any:
-    """Returns integers less their zero point: one of all, or a vector along an axis."""
-    wide = nnp.astype(x, "int32")
+    """Returns integers less their zero point: one of all, or a vector along an axis. Known ones stay in 8 bits where they fit."""
     if zero is None:
-        return wide
-    zero = nnp.astype(zero, "int32")
-    if axis is not None and zero.ndim == 1 and zero.shape[0] > 1:
-        shape = [1] * len(x.shape)
-        shape[axis] = -1
-        zero = nnp.reshape(zero, tuple(shape))
-    elif zero.ndim == 1 and zero.shape[0] == 1:
-        zero = nnp.reshape(zero, ())
-    return wide - zero
+        return nnp.astype(x, "int32")
+    if is_known(x) and is_known(zero):
+        whole = x.astype(np.int32) - _along(zero.astype(np.int32), axis, x.ndim)
+        fits = whole.min(initial=0) >= -128 and whole.max(initial=0) <= 127
+        return nnp.astype(whole.astype(np.int8) if fits else whole, "int32")
+    return nnp.astype(x, "int32") - _along(nnp.astype(zero, "int32"), axis, len(x.shape))
+
+
+def _along(zero: Any, axis: int | None, ndim: int) -> Any:
+    if axis is None or zero.ndim != 1 or zero.shape[0] == 1:
+        return nnp.reshape(zero, ()) if zero.ndim == 1 and zero.shape[0] == 1 else zero
+    shape = [1] * ndim
+    shape[axis] = -1
+    return zero.reshape(tuple(shape))
 
 
 @operator("MatMulInteger")
@@ -105,14 +111,40 @@ def matmul_integer(node: Node, a: Any, b: Any, a_zero: Any = None, b_zero: Any =
 
 @operator("ConvInteger")
 def conv_integer(node: Node, x: Any, w: Any, x_zero: Any = None, w_zero: Any = None) -> Any:
-    """The products are those of float64, which holds every sum of fewer than 2^20 of them."""
-    windows = windows_of(node, x.shape[2:], w.shape[2:])
-    left, right = (nnp.astype(part, "float64") for part in (_centred(x, x_zero), _centred(w, w_zero, 0)))
-    out = nn.conv(
-        left, right, stride=windows.strides, padding=windows.pads, dilation=windows.dilations,
-        groups=node.attributes.get("group", 1),
-    )  # fmt: skip
-    return nnp.astype(out, "int32")
+    """The products are those of float32 or float64, in parts of the channels whose sums the dtype holds."""
+    windows, groups = windows_of(node, x.shape[2:], w.shape[2:]), node.attributes.get("group", 1)
+    left, right = _centred(x, x_zero), _centred(w, w_zero, 0)
+    weights = None
+    if is_known(w) and is_known(w_zero):
+        with at_once():
+            weights = np.asarray(_centred(w, w_zero, 0))
+    wide, parts = _exact_parts(weights, groups)
+    total: Any = 0
+    for part in parts:
+        found = nn.conv(
+            nnp.astype(left[:, part], wide), nnp.astype(right[:, part], wide), stride=windows.strides, padding=windows.pads,
+            dilation=windows.dilations, groups=groups,
+        )  # fmt: skip
+        total = nnp.astype(found, "int32") + total
+    return total
+
+
+def _exact_parts(weights: Any, groups: int) -> tuple[str, list[slice]]:
+    """Returns a dtype, and parts of the input channels, so that sums of products with integers of 9 bits are exact.
+
+    Args:
+        weights: known integers, (output channels, input channels of a group, *window); None where they are not known: float64
+            holds sums of fewer than 2^35 products.
+    """
+    if weights is not None:
+        sizes = np.abs(weights.astype(np.int64)).sum(axis=tuple(range(2, weights.ndim)))
+        channels = sizes.shape[1]
+        for count in (1, 2, 4, 8) if groups == 1 else (1,):
+            ends = [channels * place // count for place in range(count + 1)]
+            parts = [slice(low, high) for low, high in itertools.pairwise(ends) if high > low]
+            if all(255 * sizes[:, part].sum(axis=1).max(initial=0) < 1 << 24 for part in parts):
+                return "float32", parts
+    return "float64", [slice(None)]
 
 
 @operator("QLinearMatMul")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -58,28 +58,28 @@ def _clipped(node: Node, x: Any) -> Any:
     return x if limit is None else nnp.clip(x, -limit, limit)
 
 
-def _rnn_step(node: Node, act: list[Function], r: Any, bias: Any, peep: Any, state: Any, gates: Any) -> Any:
+def _rnn_step(node: Node, act: list[Function], times: Function, bias: Any, peep: Any, state: Any, gates: Any) -> Any:
     (h,) = state
-    return (act[0](_clipped(node, gates + h @ r.T + bias)),)
+    return (act[0](_clipped(node, gates + times(h) + bias)),)
 
 
-def _gru_step(node: Node, act: list[Function], r: Any, bias: Any, peep: Any, state: Any, gates: Any) -> Any:
+def _gru_step(node: Node, act: list[Function], times: Function, bias: Any, peep: Any, state: Any, gates: Any) -> Any:
     (h,) = state
     size = h.shape[-1]
-    update_reset = _clipped(node, gates[:, : 2 * size] + h @ r[: 2 * size].T + bias[: 2 * size])
+    update_reset = _clipped(node, gates[:, : 2 * size] + times(h, slice(0, 2 * size)) + bias[: 2 * size])
     z, reset = act[0](update_reset[:, :size]), act[0](update_reset[:, size:])
     if node.attributes.get("linear_before_reset", 0):
-        hidden = reset * (h @ r[2 * size :].T + bias[2 * size :])
+        hidden = reset * (times(h, slice(2 * size, None)) + bias[2 * size :])
     else:
-        hidden = (reset * h) @ r[2 * size :].T + bias[2 * size :]
+        hidden = times(reset * h, slice(2 * size, None)) + bias[2 * size :]
     fresh = act[1](_clipped(node, gates[:, 2 * size :] + hidden))
     return ((1 - z) * fresh + z * h,)
 
 
-def _lstm_step(node: Node, act: list[Function], r: Any, bias: Any, peep: Any, state: Any, gates: Any) -> Any:
+def _lstm_step(node: Node, act: list[Function], times: Function, bias: Any, peep: Any, state: Any, gates: Any) -> Any:
     h, c = state
     size = h.shape[-1]
-    total = gates + h @ r.T + bias
+    total = gates + times(h) + bias
     i, o, f, g = (total[:, part * size : (part + 1) * size] for part in range(4))
     if peep is not None:
         i, f = i + peep[:size] * c, f + peep[2 * size :] * c
@@ -106,24 +106,49 @@ def recurrent(
     peep: Any = None,
 ) -> Any:
     """x (time, batch, inputs), w (directions, gates · hidden, inputs), r (directions, gates · hidden, hidden)."""
+    w, r = nnp.asarray(w), nnp.asarray(r)
+    products = [(partial(_product, w[index]), partial(_product, r[index])) for index in range(w.shape[0])]
+    return run_directions(node, x, products, r.shape[-1], bias, lengths, h0, c0, peep)
+
+
+def _product(weights: Any, x: Any, rows: slice = slice(None)) -> Any:
+    return x @ weights[rows].T
+
+
+def run_directions(
+    node: Node,
+    x: Any,
+    products: Sequence[tuple[Function, Function]],
+    hidden: int,
+    bias: Any = None,
+    lengths: Any = None,
+    h0: Any = None,
+    c0: Any = None,
+    peep: Any = None,
+) -> Any:
+    """Runs a network whose weights are functions.
+
+    Args:
+        products: for each direction the gates' parts of inputs, and of hidden states; these may be asked for some rows of weights.
+        hidden: the size of the hidden states.
+    """
     is_batch_first = bool(node.attributes.get("layout", 0))
     if is_batch_first:
         x = nnp.swapaxes(x, 0, 1)
         h0, c0 = (None if state is None else nnp.swapaxes(state, 0, 1) for state in (h0, c0))
-    x, w, r = map(nnp.asarray, (x, w, r))
-    directions, hidden, width = w.shape[0], r.shape[-1], _GATES[node.operator] * r.shape[-1]
+    x, directions, width = nnp.asarray(x), len(products), _GATES[node.operator] * hidden
     activations = _activations(node, directions)
     states = 2 if node.operator == "LSTM" else 1
     outputs, ends = [], []
-    for index in range(directions):
+    for index, (of_inputs, of_hidden) in enumerate(products):
         is_reversed = node.attributes.get("direction", "forward") == "reverse" or index == 1
         both = nnp.zeros((2 * width,), x.dtype) if bias is None else nnp.asarray(bias)[index]
         given = [
             nnp.zeros((x.shape[1], hidden), x.dtype) if s is None else nnp.asarray(s)[index] for s in (h0, c0)[:states]
         ]
         peephole = None if peep is None else nnp.asarray(peep)[index]
-        step = partial(_STEPS[node.operator], node, activations[index], r[index], both[width:], peephole)
-        ys, last = _scan(step, x @ w[index].T + both[:width], tuple(given), lengths, is_reversed)
+        step = partial(_STEPS[node.operator], node, activations[index], of_hidden, both[width:], peephole)
+        ys, last = _scan(step, of_inputs(x) + both[:width], tuple(given), lengths, is_reversed)
         outputs.append(ys)
         ends.append(last)
     y = nnp.stack(outputs, axis=1)

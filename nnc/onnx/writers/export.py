@@ -14,7 +14,7 @@ import nnc
 from nnc.base.files import Folder
 from nnc.errors import ArgumentError, ArgumentTypeError, UnsupportedError, user_error
 from nnc.errors.paths import access, path_to_write
-from nnc.onnx.writers import draws, elementwise, index, loops, products, shape  # noqa: F401  (they fill the column `onnx`)
+from nnc.onnx.writers import complexes, draws, elementwise, index, loops, products, shape  # noqa: F401  (they fill the column `onnx`)
 from nnc.onnx.writers.dynamic import LARGE, PRIMES, SMALL, Axis, compare, write_sizes
 from nnc.onnx.writers.writer import Writer, make_graph, value_info
 from nnc.tree import leaves_with_path
@@ -41,7 +41,7 @@ def export(
     """Writes a function as a model in the ONNX format, which onnxruntime and other engines run.
 
     The function is traced, so gradients, loops and optimizer steps are written like anything else. Arrays that it captures
-    become the model's weights.
+    become the model's weights. Complex arguments and results are real ones in the model, with their parts along a last axis of 2.
 
     Args:
         fun: a function of pytrees of arrays.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from nnc.graph import Node, Symbol
-from nnc.onnx.writers.table import refused, writes
+from nnc.onnx.writers.table import of_complex, refused, writes
 from nnc.onnx.writers.writer import Writer, make_graph, value_info
 
 Names = list[str]
@@ -18,6 +18,7 @@ def _infos(names: Sequence[str], symbols: Sequence[Symbol]) -> list[object]:
 
 
 @writes("case_of")
+@writes("case_of", column=of_complex)
 def _case_of(writer: Writer, node: Node, x: Names) -> Names:
     """Branches within each other; the last is taken for every other index."""
     return _branches(writer, node, x[0], x[1:], 0)
@@ -41,6 +42,7 @@ def _branches(writer: Writer, node: Node, index: str, operands: Names, place: in
 
 
 @writes("scan")
+@writes("scan", column=of_complex)
 def _scan(writer: Writer, node: Node, x: Names) -> Names:
     """ONNX reads its sequences behind the states, and the number of the iteration is one of them."""
     params, graph = node.params, node.graphs[0]
@@ -66,6 +68,7 @@ def _scan(writer: Writer, node: Node, x: Names) -> Names:
 
 
 @writes("while")
+@writes("while", column=of_complex)
 def _while(writer: Writer, node: Node, x: Names) -> Names:
     """ONNX asks for the next iteration's condition, so the test is written before the loop and behind each iteration."""
     params, graph = node.params, node.graphs[0]

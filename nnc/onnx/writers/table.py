@@ -1,4 +1,4 @@
-"""The column `onnx`: how commands are written as nodes of ONNX."""
+"""The columns `onnx` and `of_complex`: how commands are written as nodes of ONNX."""
 
 from __future__ import annotations
 
@@ -17,14 +17,17 @@ W = TypeVar("W", bound=Write)
 onnx: Attribute[Write] = Attribute(
     "onnx", "(writer, node, names of its operands) -> the names of its results, whose nodes the writer has been given"
 )
+of_complex: Attribute[Write] = Attribute(
+    "onnx_complex", "as `onnx`, for nodes with complex operands or results: real values with a last axis of 2"
+)
 
 
-def writes(*names: str) -> Callable[[W], W]:
+def writes(*names: str, column: Attribute[Write] = onnx) -> Callable[[W], W]:
     """Makes a function the way in which commands are written."""
 
     def add(write: W) -> W:
         for name in names:
-            onnx.set(name, write)
+            column.set(name, write)
         return write
 
     return add

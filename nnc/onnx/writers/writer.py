@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 from onnx import GraphProto, NodeProto, TensorProto, helper, numpy_helper
 
+from nnc.base.dtypes import is_complex, real_dtype
 from nnc.commands.control import inlines
 from nnc.commands.rules import decomposition, expansion
 from nnc.errors import NncError, UnsupportedError
 from nnc.graph import Graph, GraphBuilder, Node, Symbol
 from nnc.graph.registry import effect, reference
 from nnc.onnx.values import nnc_has
-from nnc.onnx.writers.table import onnx, refused
+from nnc.onnx.writers.table import of_complex, onnx, refused
 
 FOLDED = 1 << 16  # bytes of a result of known operands that is written as a constant
 
@@ -30,6 +31,7 @@ class Writer:
         self.names: dict[Symbol, str] = dict(outer.names) if outer is not None else {}
         self.problems: list[NncError] = outer.problems if outer is not None else []
         self._root: Writer = outer._root if outer is not None else self
+        self._parts: dict[str, tuple[str, str]] = dict(outer._parts) if outer is not None else {}
         self.constants: dict[str, np.ndarray[Any, Any]] = {}
         self._known: dict[Any, str] = {}
         self._count = 0
@@ -42,6 +44,7 @@ class Writer:
     def constant(self, value: Any, dtype: Any = None) -> str:
         """Returns the name of a constant; equal ones are one."""
         array = np.ascontiguousarray(np.asarray(value, dtype)).reshape(np.shape(value))
+        array = array[..., None].view(real_dtype(array.dtype)) if is_complex(array.dtype) else array
         root = self._root
         key = (
             (root._count,)
@@ -101,23 +104,24 @@ class Writer:
         self.names.update(zip(node.outputs, [found] if isinstance(found, str) else found, strict=True))
 
     def _names_of(self, node: Node, operands: list[str]) -> str | list[str]:
-        for symbol in (*node.inputs, *node.outputs):
-            if np.dtype(symbol.spec.dtype).kind == "c" or not nnc_has(symbol.spec.dtype):
-                raise refused(node, f"ONNX has no operators for {symbol.spec.dtype}")
+        kinds = {symbol.spec.dtype for symbol in (*node.inputs, *node.outputs)}
+        if not all(map(nnc_has, kinds)):
+            raise refused(node, f"ONNX has no operators for {', '.join(map(str, kinds))}")
         folded = self._folded(node, operands)
         if folded is not None:
             return folded
-        if node.command in onnx:
-            return onnx[node.command](self, node, operands)
+        column = of_complex if any(map(is_complex, kinds)) else onnx
+        if node.command in column:
+            return column[node.command](self, node, operands)
         if node.command in inlines:
             return self.graph(node.graphs[0], operands)
         if node.command in expansion or node.command in decomposition:
             return self.by_others(node, operands)
-        raise refused(node, "it has no form in ONNX")
+        raise refused(node, "it has no form in ONNX" + (" for complex numbers" if column is of_complex else ""))
 
     def _folded(self, node: Node, operands: list[str]) -> list[str] | None:
         """Returns constants for the results of known operands, which are small."""
-        values = [self.known(name) for name in operands]
+        values = [self._value(name, symbol.spec.dtype) for name, symbol in zip(operands, node.inputs, strict=True)]
         size = sum(symbol.spec.nbytes for symbol in node.outputs)
         if node.graphs or size > FOLDED or any(value is None for value in values) or not values:
             return None
@@ -128,6 +132,31 @@ class Writer:
         found = reference[node.command](*values, **node.params)
         several = found if isinstance(found, (tuple, list)) else [found]
         return [self.constant(np.asarray(v, s.spec.dtype)) for v, s in zip(several, node.outputs, strict=True)]
+
+    def _value(self, name: str, dtype: Any) -> np.ndarray[Any, Any] | None:
+        """Returns the value of a constant in the dtype that it has in nnc; None where the name is another value's."""
+        value = self.known(name)
+        return value if value is None or not is_complex(dtype) else value.view(dtype)[..., 0]
+
+    def parts(self, name: str) -> tuple[str, str]:
+        """Returns the names of the real and of the imaginary part of a complex value."""
+        if name not in self._parts:
+            value = self.known(name)
+            places = [self.constant(np.int64(place)) for place in (0, 1)] if value is None else []
+            re, im = (
+                (self.constant(value[..., part]) for part in (0, 1))
+                if value is not None
+                else (self.op("Gather", name, place, axis=-1) for place in places)
+            )
+            self._parts[name] = re, im
+        return self._parts[name]
+
+    def whole(self, re: str, im: str) -> str:
+        """Returns the name of the complex value with these parts. Nothing is left of it in the file if only its parts are read."""
+        last = self.integers([-1])
+        name = str(self.op("Concat", self.op("Unsqueeze", re, last), self.op("Unsqueeze", im, last), axis=-1))
+        self._parts[name] = re, im
+        return name
 
     def by_others(self, node: Node, operands: list[str]) -> list[str]:
         """Writes a command by the simpler ones that compute it."""
@@ -164,11 +193,28 @@ def number_of(dtype: Any) -> int:
 
 
 def value_info(name: str, dtype: Any, shape: Sequence[Any] | None) -> Any:
-    """Returns the declaration of an input or a result."""
+    """Returns the declaration of an input or a result; that of a complex one has the last axis of its parts."""
+    if is_complex(np.dtype(dtype)):
+        dtype, shape = real_dtype(np.dtype(dtype)), None if shape is None else (*shape, 2)
     return helper.make_tensor_value_info(name, number_of(dtype), None if shape is None else list(shape))
 
 
 def make_graph(name: str, nodes: Sequence[NodeProto], inputs: Any, outputs: Any, constants: Any = ()) -> GraphProto:
-    """Returns a graph; `constants` are pairs of names and arrays."""
+    """Returns a graph of the nodes that its outputs need; `constants` are pairs of names and arrays."""
+    wanted, kept = {output.name for output in outputs}, []
+    for node in reversed(nodes):
+        if wanted.intersection(node.output):
+            kept.append(node)
+            wanted.update(_read_by(node))
     tensors: list[TensorProto] = [numpy_helper.from_array(array, label) for label, array in constants]
-    return helper.make_graph(list(nodes), name, list(inputs), list(outputs), tensors)
+    return helper.make_graph(kept[::-1], name, list(inputs), list(outputs), tensors)
+
+
+def _read_by(node: NodeProto) -> set[str]:
+    """Returns the names that a node reads, also within its sub-graphs."""
+    found = set(node.input)
+    for attribute in node.attribute:
+        for inner in attribute.g.node:
+            found |= _read_by(inner)
+        found.update(output.name for output in attribute.g.output)
+    return found

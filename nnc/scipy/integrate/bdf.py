@@ -24,8 +24,9 @@ from nnc.array.promote import astype
 from nnc.base import dtypes
 from nnc.numpy import elementwise as el
 from nnc.numpy import linalg as la
-from nnc.numpy.creation import asarray, eye, zeros
+from nnc.numpy.creation import asarray, zeros
 from nnc.numpy.joining import concatenate, stack
+from nnc.numpy.matrices import eye
 from nnc.numpy.reductions import all as all_
 from nnc.numpy.reductions import argmax, cumprod
 from nnc.numpy.searching import take

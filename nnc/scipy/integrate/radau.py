@@ -17,8 +17,9 @@ from nnc.array.promote import astype
 from nnc.base import dtypes
 from nnc.numpy import elementwise as el
 from nnc.numpy import linalg as la
-from nnc.numpy.creation import asarray, eye, zeros
+from nnc.numpy.creation import asarray, zeros
 from nnc.numpy.joining import stack
+from nnc.numpy.matrices import eye
 from nnc.scipy.integrate.newton import Iteration, iterate, make_jacobian, safety_of, tolerance_of
 from nnc.scipy.integrate.steps import MAX_FACTOR, MIN_FACTOR, Problem, State, propose, rms
 from nnc.scipy.optimize.problems import SOLVER

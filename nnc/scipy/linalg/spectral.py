@@ -20,9 +20,10 @@ from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.errors.errors import check_choice
 from nnc.numpy import elementwise as el
 from nnc.numpy import linalg as la
-from nnc.numpy.creation import eye, triu, zeros
+from nnc.numpy.creation import zeros
 from nnc.numpy.joining import concatenate
 from nnc.numpy.manipulation import broadcast_to
+from nnc.numpy.matrices import eye, triu
 from nnc.numpy.operands import to_value
 from nnc.numpy.reductions import max as max_
 from nnc.numpy.reductions import sum as sum_

@@ -13,7 +13,8 @@ from nnc.calls.spelling import spelled
 from nnc.errors import ArgumentError, user_error
 from nnc.numpy import elementwise as el
 from nnc.numpy import linalg as la
-from nnc.numpy.creation import eye, zeros
+from nnc.numpy.creation import zeros
+from nnc.numpy.matrices import eye
 from nnc.numpy.operands import to_size
 from nnc.numpy.reductions import all as all_
 from nnc.optim.lbfgs import push_row, reciprocal, times_inverse_hessian

@@ -15,9 +15,9 @@ from nnc.base import dtypes
 from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError, user_error
 from nnc.graph import TensorSpec
 from nnc.numpy import linalg as la
-from nnc.numpy.creation import eye
 from nnc.numpy.joining import concatenate
 from nnc.numpy.manipulation import reshape
+from nnc.numpy.matrices import eye
 from nnc.numpy.operands import to_value
 from nnc.scipy.sparse.linalg.solvers import gmres_on
 from nnc.trace.core.flat import FlatTree, call_function, check_callable

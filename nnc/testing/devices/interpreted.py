@@ -47,6 +47,7 @@ class PtxKernel:
         grid: the number of blocks along x, y and z.
         block: the number of threads of a block along x, y and z.
         shared: bytes of shared memory beside the function's own variables.
+        begin: called with the arrays before the launch.
     """
 
     entry: Entry
@@ -57,6 +58,7 @@ class PtxKernel:
     grid: Extent = (1, 1, 1)
     block: Extent = (1, 1, 1)
     shared: int = 0
+    begin: Callable[[Sequence[NDArray]], None] | None = None
 
     def sized(self, grid: Extent, block: Extent, shared: int) -> PtxKernel:
         """Returns the kernel for a launch of this size."""
@@ -74,6 +76,8 @@ class PtxKernel:
         ]
 
         def run() -> None:
+            if self.begin is not None:
+                self.begin([role.operand.view(use) for role, use in zip(self.operands, uses, strict=True)])
             regions = []
             for role, address, use in zip(self.operands, addresses, uses, strict=True):
                 if use is not None:

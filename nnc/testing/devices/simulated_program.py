@@ -11,6 +11,7 @@ from functools import partial
 
 from nnc.device.cpu import aligned_bytes
 from nnc.device.memory import DeviceMemory
+from nnc.lower.plan.liveness import written
 from nnc.lower.plan.schedule.accesses import has_effect
 from nnc.lower.plan.stages import NDArray, Step, View
 from nnc.run.executor import make_view
@@ -47,7 +48,7 @@ class SimModule:
         return f"{where} of {self._program.bound.name}"
 
     def _kernel(self, step: Step, launches: Launches) -> SimKernel:
-        operands: list[Operand | None] = list(operands_of(step))
+        operands: list[Operand | None] = list(operands_of(step, launches))
         tapes = {i: view for i, view in enumerate((*step.inputs, *step.outputs)) if launches.is_tape(view)}
         for i in tapes:
             operands[i] = None
@@ -98,9 +99,13 @@ class SimModule:
         self._device.stream.launch("copy", copy, uses)
 
 
-def operands_of(step: Step) -> list[Operand]:
-    """Returns the operands of a step: its inputs, then its outputs."""
-    return [*(_operand(view, False) for view in step.inputs), *(_operand(view, True) for view in step.outputs)]
+def operands_of(step: Step, launches: Launches) -> list[Operand]:
+    """Returns the operands of a step: its inputs, then its outputs; of a loop or branch the buffers that it touches."""
+    views = launches.views(step)
+    if step.region is None:
+        return [_operand(view, i >= len(step.inputs)) for i, view in enumerate(views)]
+    changed = written((step,))
+    return [_operand(view, view.buffer in changed) for view in views]
 
 
 def _operand(view: View, writes: bool) -> Operand:

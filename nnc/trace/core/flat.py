@@ -15,7 +15,8 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from nnc import tree
-from nnc.array.array import Array, ArrayMethods, as_value
+from nnc.array.array import Array, as_value
+from nnc.array.operators import ArrayMethods
 from nnc.array.promote import as_operand, is_weak, with_weakness
 from nnc.base.source import short_path
 from nnc.device.dlpack import is_foreign

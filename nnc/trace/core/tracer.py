@@ -7,7 +7,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from nnc.array.array import Array, ArrayMethods, concrete_error, numpy_error
+from nnc.array.array import Array, concrete_error, numpy_error
+from nnc.array.operators import ArrayMethods
 from nnc.base import dtypes
 from nnc.base.context import get_context
 from nnc.base.silence import silently

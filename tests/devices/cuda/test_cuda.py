@@ -21,6 +21,7 @@ import nnc.numpy as nnp
 from nnc.backends.cpu.compiler.jit import compiler
 from nnc.backends.cuda.compiler.compiler import CudaCompiler
 from nnc.backends.cuda.compiler.linking import find_linker
+from nnc.backends.cuda.kernels.regions import print_region
 from nnc.device import find_device
 from nnc.device.cuda import CudaDevice
 from nnc.errors import DeviceError, OutOfBoundsError, OutOfMemoryError, UnsupportedError
@@ -281,11 +282,11 @@ def test_kernels_become_machine_code_which_files_keep(tmp_path: Path, monkeypatc
     host = compiler()
     assert host is not None
     printed = lowered(lambda x: nnp.tanh(x) + 1, X).printed
-    codes = [CudaCompiler(host).to_machine_code([*printed.values()], "sm_90") for _ in range(2)]
+    codes = [CudaCompiler(host, print_region).to_machine_code([*printed.values()], "sm_90") for _ in range(2)]
     while not list(tmp_path.rglob("*.bin")):
         time.sleep(0.01)  # files are written in the background
     linked = len(links)
-    codes.append(CudaCompiler(host).to_machine_code([*printed.values()], "sm_90"))
+    codes.append(CudaCompiler(host, print_region).to_machine_code([*printed.values()], "sm_90"))
     assert len(links) == linked
     assert all(code.startswith(b"\x7fELF") and code == codes[0] for code in codes)
 

@@ -15,8 +15,7 @@ import pytest
 
 import nnc
 import nnc.numpy as nnp
-from nnc.array.array import ArrayMethods, array_method
-from nnc.array.methods import NamedMethods
+from nnc.array.operators import ArrayMethods, NamedMethods, array_method
 from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, NncError, ShapeError, TraceError, UnsupportedError
 
 X = nnp.asarray([1.0, 2.0, 3.0])
@@ -356,7 +355,7 @@ def test_functions_of_nnc_numpy_are_methods() -> None:
         assert X.doubled_for_this_test().tolist() == [2, 4, 6]
         assert nnc.compile(lambda x: x.doubled_for_this_test())(X).tolist() == [2, 4, 6]
     finally:
-        delattr(nnc.array.array.ArrayMethods, "doubled_for_this_test")
+        delattr(nnc.array.operators.ArrayMethods, "doubled_for_this_test")
 
 
 def test_33_axes() -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import nnc
 import nnc.numpy as nnp
 from nnc.backends.cpu.compiler.jit import compiler
-from nnc.backends.cpu.kernels.products import gemm
+from nnc.backends.cpu.kernels.products import tiling
 from nnc.backends.cpu.kernels.products.dot import print_product
 from nnc.backends.native_runs import run_native
 from nnc.backends.onednn import library
@@ -279,7 +279,7 @@ def test_panels_are_packed_by_the_tiles_that_read_them_first(
         out = np.full(wanted.shape, REFUSED, wanted.dtype)
         product = product_of(step_of(x, y, out, params))
         wide = product.dtype if dtypes.is_integer(product.dtype) else dtypes.accumulator(product.dtype)
-        shape = gemm.shape_of(product, wide, machine)
+        shape = tiling.shape_of(product, wide, machine)
         assert shape is not None
         groups.add(shape.group)
         assert_close(by_tiles(x, y, params["contract"], machine, shared=shared), wanted, k)
@@ -303,7 +303,7 @@ def test_rows_whose_terms_displace_each_other_are_copied_with_the_same_bits(
     machines = [with_figures("products", caches, **near, displacing_bytes=step) for step in (1, 1 << 40)]
     product = product_of(step_of(x, y, np.zeros((m, n), x.dtype), params))
     wide = product.dtype if dtypes.is_integer(product.dtype) else dtypes.accumulator(product.dtype)
-    shapes = [gemm.shape_of(product, wide, machine) for machine in machines]
+    shapes = [tiling.shape_of(product, wide, machine) for machine in machines]
     assert [bool(shape and shape.copied) for shape in shapes] == [True, False]
     copied, read = (by_tiles(x, y, params["contract"], machine, shared=shared) for machine in machines)
     np.testing.assert_array_equal(copied.view(np.uint8), read.view(np.uint8))
@@ -315,7 +315,7 @@ def test_columns_of_a_prime_number_of_vectors_are_not_taken_one_by_one(is_slow: 
     lanes = HERE.vector_bytes // 4
     x, y = np.ones((64, 256), np.float32), np.ones((256, 97 * lanes), np.float32)
     params = {"contract": ((1,), (0,)), "batch": ((), ())}
-    shape = gemm.shape_of(product_of(step_of(x, y, x @ y, params)), dtypes.float32, machine)
+    shape = tiling.shape_of(product_of(step_of(x, y, x @ y, params)), dtypes.float32, machine)
     assert shape is not None and shape.tile.vectors > 1
 
 

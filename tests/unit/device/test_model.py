@@ -13,7 +13,7 @@ import nnc
 import nnc.numpy as nnp
 from nnc import nn
 from nnc.backends.cpu.kernels.attention.blocks import _ROWS, Tiling
-from nnc.backends.cpu.kernels.products import gemm
+from nnc.backends.cpu.kernels.products import tiling
 from nnc.backends.cpu.kernels.products.thin_products import _DOT_ROWS
 from nnc.backends.loaded import choose_kernel, compiler
 from nnc.backends.products import product_of
@@ -85,7 +85,7 @@ def test_tiles_of_products_fit_registers_and_their_panels_half_of_the_second_cac
             views = [View.whole(i, TensorSpec(shape, dtype)) for i, shape in enumerate(((m, k), (k, n), (m, n)))]
             params = {"contract": ((1,), (0,)), "batch": ((), ())}
             product = product_of(Step(command("dot"), tuple(views[:2]), (views[2],), params, ()))
-            shape = gemm.shape_of(product, dtype, machine)
+            shape = tiling.shape_of(product, dtype, machine)
             assert shape is not None
             rows, vectors = shape.tile.rows, shape.tile.vectors
             assert rows * vectors + vectors + 1 <= machine.registers

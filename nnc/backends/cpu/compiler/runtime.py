@@ -23,7 +23,8 @@ from nnc.base.dtypes import DType
 from nnc.base.machine import address_of
 from nnc.base.target import Target
 from nnc.device import machine_of_device
-from nnc.lower.kernels.builder import Code, Value, scalar_type
+from nnc.lower.kernels.builder import Code, Value
+from nnc.lower.kernels.writer import scalar_type
 
 _SERIAL_LOOPS = (
     """\

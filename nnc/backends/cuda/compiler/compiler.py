@@ -8,30 +8,45 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from hashlib import sha256
 from pathlib import Path
 
 from nnc.backends.cuda.compiler.linking import find_linker
-from nnc.backends.llvm.llvm import KERNEL, encode
+from nnc.backends.llvm.llvm import INLINED, KERNEL, Recipe, encode
 from nnc.backends.llvm.llvm_process import Answer, GoneError, Helper, find_command
 from nnc.backends.llvm.llvmlite_library import find_library, llvmlite_version
 from nnc.base.machine import usable_threads
 from nnc.base.options import Options
+from nnc.base.target import GpuTarget
 from nnc.errors import InternalError
 from nnc.lower.kernels.launch import DeviceKernel
+from nnc.lower.plan.stages import Planned, Step
 from nnc.run.background import in_background
 from nnc.run.prefetch import ProgramCompiler
 from nnc.run.store.cache import Cache
 
 
 class CudaCompiler:
-    """Implements `ProgramCompiler` and `Assembler`; `host` compiles the entries."""
+    """Implements `ProgramCompiler` and `Assembler`.
 
-    def __init__(self, host: ProgramCompiler) -> None:
+    Args:
+        host: compiles the entries.
+        regions: prints a loop or a branch as one kernel for a machine, or says why it cannot be one.
+    """
+
+    def __init__(
+        self, host: ProgramCompiler, regions: Callable[[Step, Planned, GpuTarget], DeviceKernel | str]
+    ) -> None:
+        self._regions = regions
         self.works, self.expect, self.load = host.works, host.expect, host.load
         self.load_entry, self.prefetch = host.load_entry, host.prefetch
+
+    def print_region(self, step: Step, planned: Planned) -> DeviceKernel | str:
+        """Returns a loop or a branch, with all steps within it, as one kernel; where it cannot be one, the reason in words."""
+        assert isinstance(planned.machine, GpuTarget)
+        return self._regions(step, planned, planned.machine)
 
     def assemble(self, kernels: Sequence[DeviceKernel], target: str) -> str:
         """Returns the PTX of kernels, in one module.
@@ -105,7 +120,7 @@ class PtxCompiler:
             )
         self.target, self._helper, self.compiled = target, Helper(command), 0
         self._cache = Cache(folder) if folder is not None else None
-        self._made_for = {"machine": target, "llvm": f"llvmlite {llvmlite_version()}", "recipe": encode(KERNEL)}
+        self._made_for = {"machine": target, "llvm": f"llvmlite {llvmlite_version()}"}
 
     def compile_all(self, texts: Sequence[str]) -> list[str]:
         """Returns the PTX of modules, which are compiled in parallel.
@@ -115,7 +130,7 @@ class PtxCompiler:
         """
         known = [self._find(text) for text in texts]
         missing = [text for text, ptx in zip(texts, known, strict=True) if ptx is None]
-        answers = [self._helper.compile(text, KERNEL) for text in missing]
+        answers = [self._helper.compile(text, _recipe(text)) for text in missing]
         made = (self._finish(text, answer) for text, answer in zip(missing, answers, strict=True))
         return [next(made) if ptx is None else ptx for ptx in known]
 
@@ -125,7 +140,7 @@ class PtxCompiler:
         return found[0].decode() if found else None
 
     def _key(self, text: str) -> dict[str, str]:
-        return {"text": hashlib.sha256(text.encode()).hexdigest(), **self._made_for}
+        return {"text": hashlib.sha256(text.encode()).hexdigest(), "recipe": encode(_recipe(text)), **self._made_for}
 
     def _finish(self, text: str, answer: Answer | None) -> str:
         for _ in range(2):
@@ -138,12 +153,17 @@ class PtxCompiler:
                     in_background(partial(self._cache.write_bytes, OBJECTS, self._key(text), ptx))
                 return ptx.decode()
             except GoneError:
-                answer = self._helper.compile(text, KERNEL)
+                answer = self._helper.compile(text, _recipe(text))
             except RuntimeError as error:
                 raise InternalError(f"LLVM does not take {_names(text)}: {error}") from error
         raise InternalError(
             f"LLVM ends while it compiles {_names(text)} for {self.target}: it uses what {self.target} lacks"
         )
+
+
+def _recipe(text: str) -> Recipe:
+    """Returns the settings to compile a module by: a loop that is one kernel takes in the functions of its steps."""
+    return INLINED if " alwaysinline " in text else KERNEL
 
 
 def join(texts: Sequence[str]) -> str:

@@ -13,7 +13,8 @@ from nnc.backends.cuda.kernels.functions import FUNCTIONS
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
 from nnc.errors import InternalError
-from nnc.lower.kernels.builder import Code, Value, memory_type, scalar_type, vector_type
+from nnc.lower.kernels.builder import Code, Value
+from nnc.lower.kernels.writer import memory_type, scalar_type, vector_type
 
 MOST_BYTES = 16  # of one access of a thread
 _EVERYBODY = "i32 -1"  # all threads of a warp

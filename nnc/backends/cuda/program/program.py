@@ -20,7 +20,7 @@ from nnc.lower.plan.stages import Loop, NDArray, Step, View
 from nnc.run.device_frame import DeviceFrame
 from nnc.run.launches import Launches
 from nnc.run.program import Program
-from nnc.run.python_steps import Tapes, run_step
+from nnc.run.python_steps import Tapes, run_region, run_step
 from nnc.run.queued_code import QueuedCode
 
 _STEPS_OF_A_GRAPH = 4  # for each step from Python: to launch a graph takes as long as to launch two kernels
@@ -95,7 +95,11 @@ class CudaModule:
         """Whether the program is launched as captured graphs: a compiled entry queues it, most of its steps are printed kernels
         and calls that can be captured, and no loop writes its counter.
         """
-        counts = any(isinstance(step.region, Loop) and step.region.counter is not None for step in walk(launches.steps))
+        steps = walk(launches.steps, launches.printed)
+        counts = any(
+            isinstance(step.region, Loop) and step.region.counter is not None and not launches.is_launched(step)
+            for step in steps
+        )
         from_python = sum(not isinstance(call, CapturedCall) for call in self._calls)
         pays = len(launches.kernels) > (1 + _STEPS_OF_A_GRAPH) * from_python
         return launches.can_be_captured and isinstance(self._program.code, QueuedCode) and pays and not counts
@@ -145,8 +149,16 @@ class CudaModule:
         step = launches.refusing[number]
 
         def watch(reached: Step, addresses: Sequence[int], stream: int) -> None:
-            if reached is step:
+            if reached is not step:
+                return
+            if step.region is None:
                 self._run_on_host(step, launches, addresses, stream)
+                return
+            arrays = [_HostArray(view, at) for view, at in zip(launches.views(step), addresses, strict=True)]
+            for array in arrays:
+                self._device.copy_to_host(array.address, array.data, stream)
+            self._device.wait_for(stream)
+            run_region(step, self._program, [array.elements for array in arrays])
 
         if not self._program.outside.donated:
             try:
@@ -175,7 +187,7 @@ class _HostArray:
         tape: the array of a tape, which lies on the host alone.
     """
 
-    def __init__(self, view: View, address: int, tape: NDArray | None) -> None:
+    def __init__(self, view: View, address: int, tape: NDArray | None = None) -> None:
         first, end = (at - view.offset for at in view.extent)
         self.address = address + first
         self.data = np.empty(0 if tape is not None else end - first, np.uint8)

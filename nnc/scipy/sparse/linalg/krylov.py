@@ -13,8 +13,9 @@ from nnc.base import dtypes
 from nnc.numpy import elementwise as el
 from nnc.numpy import linalg as la
 from nnc.numpy.contractions import tensordot
-from nnc.numpy.creation import arange, eye, zeros
+from nnc.numpy.creation import arange, zeros
 from nnc.numpy.manipulation import reshape
+from nnc.numpy.matrices import eye
 from nnc.scipy.sparse.linalg.systems import Vector, axpy, squares
 from nnc.trace.loops.control_flow import while_loop
 

@@ -15,6 +15,7 @@ from nnc.base import dtypes
 from nnc.calls.spelling import spelled
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.numpy import elementwise as el
+from nnc.numpy.angles import deg2rad, rad2deg
 from nnc.numpy.creation import ones, zeros
 from nnc.numpy.joining import concatenate
 from nnc.numpy.linalg import eigh, matmul
@@ -112,7 +113,7 @@ class Rotation:
             ShapeError: `rotvec` has another shape.
         """
         value = _floats("Rotation.from_rotvec", rotvec, "rotvec", (3,))
-        return cls(quaternions.of_vector(el.radians(value) if degrees else value))
+        return cls(quaternions.of_vector(deg2rad(value) if degrees else value))
 
     @classmethod
     @spelled
@@ -145,7 +146,7 @@ class Rotation:
         (angles,) = promote(angles, where="Rotation.from_euler", to=dtypes.to_float)
         value = to_value(angles, "Rotation.from_euler", "angles")
         value = _floats("Rotation.from_euler", value if value.spec.ndim else value[None], "angles", (len(axes),))
-        return cls(quaternions.of_angles(el.radians(value) if degrees else value, axes, intrinsic=intrinsic))
+        return cls(quaternions.of_angles(deg2rad(value) if degrees else value, axes, intrinsic=intrinsic))
 
     @classmethod
     @spelled
@@ -209,7 +210,7 @@ class Rotation:
             degrees: lengths are degrees.
         """
         value = quaternions.to_vector(self.quat)
-        return el.degrees(value) if degrees else value
+        return rad2deg(value) if degrees else value
 
     def as_mrp(self) -> Array:
         """Returns modified Rodrigues parameters: vectors along the axes, of length tan(angle / 4)."""
@@ -228,7 +229,7 @@ class Rotation:
         """
         (i, j, k), intrinsic = _axes("Rotation.as_euler", seq, (3,))
         value = quaternions.to_angles(self.quat, (i, j, k), intrinsic=intrinsic)
-        return el.degrees(value) if degrees else value
+        return rad2deg(value) if degrees else value
 
     @spelled
     def apply(self, vectors: ArrayLike, inverse: bool = False) -> Array:

@@ -54,7 +54,9 @@ class SimTransfer:
         """
         lease, data = block.owner, _bytes_of(target)
         lease.check(stream.queues, "copy to the host", None)
-        if data.nbytes and not lease.uses.is_filled(0, data.nbytes):
+        with stream.queues.lock:
+            is_filled = lease.uses.is_filled(0, data.nbytes)
+        if data.nbytes and not is_filled:
             fix = "queue the work that writes it first."
             raise user_error(DeviceError, "copy to the host", f"nothing was written to {lease.describe()}.", fix=fix)
 

@@ -190,9 +190,12 @@ class SimPool:
         Raises:
             DeviceError: no block lies there.
         """
-        i = bisect_right(self._starts, address) - 1
-        if i >= 0 and address < self._starts[i] + max(self._live[self._starts[i]].nbytes, 1):
-            return self._live[self._starts[i]], address - self._starts[i]
+        with self.queues.lock:
+            i = bisect_right(self._starts, address) - 1
+            if i >= 0:
+                lease, offset = self._live[self._starts[i]], address - self._starts[i]
+                if offset < max(lease.nbytes, 1):
+                    return lease, offset
         problem = f"address {address:#x} lies in no block of {self.queues.device}."
         fix = "pass the address of memory on the device, not of the host's."
         raise user_error(DeviceError, "find", problem, fix=fix)
@@ -203,7 +206,8 @@ class SimPool:
         Args:
             count: how many of them.
         """
-        return sorted(self._live.values(), key=lambda lease: -lease.nbytes)[:count]
+        with self.queues.lock:
+            return sorted(self._live.values(), key=lambda lease: -lease.nbytes)[:count]
 
     def _give_back(self, lease: Lease, stream: SimStream) -> None:
         lease.is_free = True

@@ -15,7 +15,7 @@ from nnc.backends.choose import choose_kernel
 from nnc.backends.cpu.compiler.jit import compiler
 from nnc.backends.cpu.threads.threads import find_openmp
 from nnc.backends.native_runs import run_native
-from nnc.backends.onednn import convolution
+from nnc.backends.onednn import convolution, convolution_choice
 from nnc.backends.onednn.library import MemoryDesc, library
 from nnc.base import dtypes
 from nnc.commands.conv import conv, conv_input_grad, conv_weight_grad
@@ -221,7 +221,7 @@ def test_implementations_tell_how_many_channels_a_vector_holds(
     operands, params = problem("7x7 strided", "conv_input_grad")
     specs = tuple(map(spec_of, operands))
     kernel = choose_kernel(conv_input_grad, specs, params)
-    monkeypatch.setattr(convolution, "_primitive_desc", lambda *_: SimpleNamespace(implementation=implementation))
+    monkeypatch.setattr(convolution, "find_primitive", lambda *_: SimpleNamespace(implementation=implementation))
     convolution._lanes_of.cache_clear()
     assert kernel.lanes(specs, params) == lanes
     convolution._lanes_of.cache_clear()
@@ -297,8 +297,8 @@ def test_implementations_that_read_unwritten_memory_are_told_by_name(
 ) -> None:
     specs = TensorSpec(shape, dtypes.bfloat16), TensorSpec((2, 8, 2, -(-shape[-1] // 2)), dtypes.bfloat16)
     params = {"stride": (2, 2), "padding": ((dilation, dilation),) * 2, "dilation": (dilation,) * 2, "groups": 2}
-    grouped = convolution._problem("conv_weight_grad", HERE, specs, {**params, "kernel": (3, 3)})
-    assert convolution._is_sound(grouped, implementation) is is_sound
+    grouped = convolution_choice.problem_of("conv_weight_grad", HERE, specs, {**params, "kernel": (3, 3)})
+    assert convolution_choice._is_sound(grouped, implementation) is is_sound
 
 
 def test_equal_tensors_are_described_once() -> None:

@@ -40,6 +40,7 @@ IMAGE = floats(2, 4, 7, 5)
 SCALES = np.array([1, 1, 1.5, 0.6], np.float32)
 
 ELEMENTWISE = [
+    *(Call("DynamicQuantizeLinear", 11, (x,), {}, 3) for x in (floats(5), np.zeros(3, np.float32), np.abs(floats(4)))),
     *(Call(name, 13, (ODD,)) for name in (
         "Abs", "Ceil", "Floor", "Neg", "Sign", "Sqrt", "Exp", "Tanh", "Relu", "Sigmoid", "IsNaN")),
     Call("Round", 11, (np.array([0.5, 1.5, 2.5, -0.5, -1.5, np.nan, np.inf], np.float32),)),

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import nnc
+from tests.unit.onnx.models import model, node
 from tests.unit.onnx.operators.cases import IMAGE, Call, floats, numbers
 from tests.unit.onnx.operators.test_operators import feeds_of, model_of, parametrized
 
@@ -62,12 +63,27 @@ CALLS = [
 @parametrized(CALLS)
 def test_an_operator_gives_the_result_of_onnxruntime(call: Call) -> None:
     runtime: Any = pytest.importorskip("onnxruntime")
-    model = model_of(call).SerializeToString()
-    wanted = runtime.InferenceSession(model).run(None, feeds_of(call))
-    found = list(map(np.asarray, nnc.onnx.load(model)(feeds_of(call))))
+    data = model_of(call).SerializeToString()
+    wanted = runtime.InferenceSession(data).run(None, feeds_of(call))
+    found = list(map(np.asarray, nnc.onnx.load(data)(feeds_of(call))))
     assert [(value.shape, value.dtype) for value in found] == [(value.shape, value.dtype) for value in wanted]
     for value, other in zip(found, wanted, strict=True):
         if other.dtype.kind == "f":
             np.testing.assert_allclose(value, other, 1e-4, 1e-4)
         else:
             np.testing.assert_array_equal(value, other)
+
+
+@pytest.mark.parametrize("channels", [8, 600, 5000])
+@pytest.mark.parametrize("are_weights", [True, False])
+def test_convolutions_of_integers_are_exact_where_float32_holds_no_sum(channels: int, are_weights: bool) -> None:
+    """All products have one sign; many channels are taken in parts, or computed in float64."""
+    x, w = np.full((1, channels, 3), 255, np.uint8), np.full((2, channels, 1), 127, np.int8)
+    w[1, ::2], x[0, 1] = 126, 3
+    data = model(
+        [node("ConvInteger", ["x", "w"], ["y"])], {"x": (2, x.shape)} | ({} if are_weights else {"w": (3, w.shape)}),
+        {"y": (6, None)}, {"w": w} if are_weights else {},
+    )  # fmt: skip
+    (found,) = nnc.onnx.load(data)({"x": x} if are_weights else {"x": x, "w": w})
+    wanted = np.einsum("bct,oc->bot", x.astype(np.int64), w[:, :, 0].astype(np.int64))
+    np.testing.assert_array_equal(found, wanted)

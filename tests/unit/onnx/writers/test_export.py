@@ -29,6 +29,12 @@ def run(data: bytes, feeds: dict[str, Any]) -> list[Any]:
     return onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"]).run(None, feeds)
 
 
+def in_pairs(array: Any) -> np.ndarray[Any, Any]:
+    """An array as ONNX has it: a complex one with its parts along a last axis."""
+    array = np.asarray(array)
+    return np.stack([array.real, array.imag], axis=-1) if array.dtype.kind == "c" else array
+
+
 def check(fun: Callable[..., Any], *args: Any, tolerance: float = 2e-5, **settings: Any) -> bytes:
     data = nnc.onnx.export(fun, args, **settings)
     onnx.checker.check_model(data, full_check=True)
@@ -38,9 +44,9 @@ def check(fun: Callable[..., Any], *args: Any, tolerance: float = 2e-5, **settin
 
 
 def compare(data: bytes, model: Any, fun: Callable[..., Any], args: Any, tolerance: float) -> None:
-    leaves = [np.asarray(leaf) for leaf in nnc.tree.leaves(args)]
+    leaves = [in_pairs(leaf) for leaf in nnc.tree.leaves(args)]
     feeds = dict(zip((value.name for value in model.inputs), leaves, strict=True))
-    wanted = [np.asarray(leaf) for leaf in nnc.tree.leaves(nnc.compile(fun)(*args))]
+    wanted = [in_pairs(leaf) for leaf in nnc.tree.leaves(nnc.compile(fun)(*args))]
     for found in (run(data, feeds), model(feeds)):
         for value, other in zip(found, wanted, strict=True):
             assert np.asarray(value).dtype == other.dtype

@@ -132,6 +132,18 @@ def drawn(rng: np.random.Generator, values: list[Any]) -> Any:
     return ways[int(rng.integers(len(ways)))]()
 
 
+def transformed(rng: np.random.Generator, values: list[Any]) -> Any:
+    """Computes with complex numbers on the way."""
+    x, y = one(rng, values), one(rng, values)
+    z = nnp.tanh(x) + 1j * nnp.tanh(y)
+    ways: list[Any] = [
+        lambda: nnp.fft.irfft(nnp.fft.rfft(x, axis=1) * weight(rng, COLUMNS // 2 + 1), COLUMNS, axis=1),
+        lambda: nnp.real(nnp.fft.ifft2(nnp.fft.fft2(z) * weight(rng, ROWS, COLUMNS))), lambda: nnp.imag(z * z + nnp.exp(z)),
+        lambda: nnp.abs(z) - nnp.real(nnp.roll(z, 1, axis=1) / (3 + z)), lambda: nnp.real((z @ z.T) @ z),
+    ]  # fmt: skip
+    return ways[int(rng.integers(len(ways)))]()
+
+
 STEPS: list[Step] = [
     elementwise,
     elementwise,
@@ -146,6 +158,7 @@ STEPS: list[Step] = [
     looped,
     counted,
     drawn,
+    transformed,
 ]
 
 

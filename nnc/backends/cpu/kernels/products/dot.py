@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from nnc.backends.cpu.kernels.products.gemm import oriented_for_tiles, print_tiles, shape_of
+from nnc.backends.cpu.kernels.products.gemm import print_tiles
 from nnc.backends.cpu.kernels.products.thin_products import along_terms, is_row_by_rows, print_dots, print_row
+from nnc.backends.cpu.kernels.products.tiling import oriented_for_tiles, shape_of
 from nnc.backends.native_runs import run_native
 from nnc.backends.numpy_ref import reference_kernel
 from nnc.backends.printer import Printer

@@ -11,8 +11,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
-from nnc.backends.cpu.kernels.products.gemm import Shape, oriented_for_tiles, print_tiles, shape_of
+from nnc.backends.cpu.kernels.products.gemm import print_tiles
 from nnc.backends.cpu.kernels.products.tiles import Destination
+from nnc.backends.cpu.kernels.products.tiling import Shape, oriented_for_tiles, shape_of
 from nnc.backends.cpu.kernels.vectors import read_row, write_row
 from nnc.backends.numpy_ref import run_by_graph
 from nnc.backends.printer import Bound, Printer, times
