@@ -429,14 +429,12 @@ def broadcast(*xs: Value, where: str = "broadcast") -> list[Array]:
 
 
 def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
-    """Returns the shape that shapes broadcast to. NumPy's own function takes at most 32 axes.
+    """Returns the shape that shapes broadcast to. NumPy's own function takes at most 32 axes, and few elements.
 
     Raises:
         ValueError: the shapes do not broadcast.
     """
-    if all(len(shape) <= 32 for shape in shapes):
-        return np.broadcast_shapes(*shapes)
-    ndim = max(map(len, shapes))
+    ndim = max(map(len, shapes), default=0)
     result = []
     for sizes in zip(*[(1,) * (ndim - len(shape)) + shape for shape in shapes], strict=True):
         wide = {n for n in sizes if n != 1}

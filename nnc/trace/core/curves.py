@@ -3,9 +3,8 @@
 At r = 0 the second derivative of f(r) along any ray is f''(0), so the tangent of f(r) has the part f''(0) / 2 times the tangent of
 r², beside the slope times the tangent of r. The chain rule misses it: it multiplies by the tangent of r, which is 0 by convention.
 It only counts where a tangent is differentiated again, and where an element of the root is 0; only there is it computed.
-A function of several roots has such a part along each of them. Any command on functions of a single number makes such functions
-again, an elementwise one also on arrays; tangents are whole behind every command, so that sums of many are right where their slopes
-cancel only together.
+A function of several roots has such a part along each. Elementwise commands on functions of roots make such functions again.
+Tangents are whole behind every command, so that sums of many are right where their slopes cancel only together.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ import numpy as np
 from nnc.array.array import Array
 from nnc.array.promote import broadcast_to_shape
 from nnc.base import dtypes
-from nnc.base.context import get_context, set_context
+from nnc.base.context import get_context
 from nnc.base.later import later
 from nnc.commands import elementwise as ew
 from nnc.commands.constants import full, full_like
@@ -27,9 +26,8 @@ from nnc.commands.rules import add_tangents, root_of
 from nnc.commands.shape import reshape
 from nnc.graph import bind, spec_of
 from nnc.graph.builder import infer_specs
-from nnc.graph.registry import derivative, effect, scalar
+from nnc.graph.registry import derivative, scalar
 from nnc.trace.core.powers import Bent, Curve, Operand, Origin, Root, Roots
-from nnc.trace.core.square_roots import without_squares
 
 _run_jvp = later(f"{__package__}.dual", "run_jvp")
 _LINEAR = frozenset((ew.add, ew.sub, ew.neg, ew.copy, ew.select, ew.with_square))
@@ -42,7 +40,7 @@ def _curves_of(x: Operand) -> tuple[Curve, ...]:
     if not isinstance(x.origin, Root):
         return x.origin.curves if isinstance(x.origin, Bent) else ()
     made = x.origin.made.command
-    is_first = x.origin.n == 2 and (made in root_of and made is not ew.with_square or not x.origin.curves)
+    is_first = x.origin.n == 2 and ((made in root_of and made is not ew.with_square) or not x.origin.curves)
     zero = partial(full_like, x.primal, 0)
     itself = Curve(x, lambda: (full_like(x.primal, 1), zero()), zero)
     return (*x.origin.curves, itself) if is_first else x.origin.curves
@@ -55,23 +53,16 @@ def _along(x: Operand, base: Operand) -> Curve | None:
 
 def _bases_of(roots: Roots) -> list[Operand]:
     """Returns the square roots that the operands of a command are functions of, if the result is known to be one of them."""
+    if roots.command is ew.with_square and isinstance(roots.operands[0].origin, Root):
+        return []  # which the square names, not the root that it is a multiple of
     found: list[Operand] = []
     for x in roots.operands:
         for curve in _curves_of(x):
             if not any(base.equals(curve.base) for base in found) and _may_be_zero(curve.base.primal):
                 found.append(curve.base)
-    return [base for base in found if _follows(roots, base)] if len(found) <= _MOST else []
-
-
-def _follows(roots: Roots, base: Operand) -> bool:
-    """Whether the result is a function of a root, element by element or of a single number."""
-    if roots.moves:
-        return _along(roots.operands[0], base) is not None
-    if _is_elementwise(roots):
-        return True
-    is_known = derivative.get(roots.command, None) is not None and "rule" not in roots.params
-    has_effects = roots.command in effect or any(x.command in effect for graph in roots.graphs for x in graph.walk())
-    return _is_single(base) and is_known and not has_effects and not get_context().axes
+    if len(found) > _MOST or not (roots.moves or _is_elementwise(roots)):
+        return []
+    return [base for base in found if not roots.moves or _along(roots.operands[0], base) is not None]
 
 
 def _is_single(x: Operand) -> bool:
@@ -97,14 +88,13 @@ def _may_be_zero(x: Any) -> bool:
 
 
 def bend(
-    roots: Roots, origin: Origin, outputs: Sequence[Any], tangents: Sequence[Any], is_smooth: bool, dual: int
+    roots: Roots, origin: Origin, outputs: Sequence[Any], tangents: Sequence[Any], is_smooth: bool
 ) -> tuple[list[Any], list[Origin]]:
     """Returns the tangents with the parts that the chain rule misses, and the facts about the results.
 
     Args:
         origin: other facts about the first result.
         is_smooth: whether a rule that knows it to be smooth has made its tangent.
-        dual: the level of the outermost derivative.
     """
     found, origins = list(tangents), [origin, *[None] * (len(outputs) - 1)]
     bases = _bases_of(roots)
@@ -113,7 +103,10 @@ def bend(
     curves: list[list[Curve]] = [[] for _ in outputs]
     for base in bases:
         moved = roots.moved(base) if roots.moves and not _is_single(base) else base
-        slopes, parts = cache(partial(_slopes, roots, base, outputs)), cache(partial(_parts, roots, base, outputs, dual))
+        slopes, parts = (
+            cache(partial(_slopes, roots, base, outputs)),
+            cache(partial(_parts, roots, base, outputs)),
+        )
         for i, (output, t) in enumerate(zip(outputs, tangents, strict=True)):
             if t is None or not dtypes.is_float(spec_of(output).dtype):
                 continue
@@ -209,14 +202,12 @@ def _slopes(roots: Roots, base: Operand, outputs: Sequence[Any]) -> list[Any]:
     known = [None if curve is None else curve.slopes() for curve in along]
     like = full(shape=(), dtype=base.primal.spec.dtype, value=0) if _is_single(base) else full_like(base.primal, 0)
 
-    graphs = tuple(map(without_squares, roots.graphs))  # whose derivatives would have the missing parts already
-
     def moved(t: Any) -> list[Any]:
         operands = [
             x.primal if found is None else x.primal + (found[0] + found[1] * (at := _at(t, x)) * 0.5) * at
             for x, found in zip(roots.operands, known, strict=True)
         ]
-        return list(bind(roots.command, operands, dict(roots.params), graphs))
+        return list(bind(roots.command, operands, dict(roots.params), roots.graphs))
 
     def slope(t: Any) -> list[Any]:
         return _or_zeros(_run_jvp(moved, [t], [full_like(t, 1)])[1], outputs)
@@ -233,7 +224,7 @@ def _at(t: Any, x: Operand) -> Any:
     return _spread(_converted(t, x.primal), x.primal)
 
 
-def _parts(roots: Roots, base: Operand, outputs: Sequence[Any], dual: int) -> list[Any]:
+def _parts(roots: Roots, base: Operand, outputs: Sequence[Any]) -> list[Any]:
     """Returns the factors of the tangent of the root's square in the tangents that the chain rule finds."""
     primals = tuple(x.primal for x in roots.operands)
     curves = [_along(x, base) for x in roots.operands]
@@ -243,10 +234,8 @@ def _parts(roots: Roots, base: Operand, outputs: Sequence[Any], dual: int) -> li
     rule = derivative[roots.command]
     joint = rule.push
     if joint is not None:
-        if not roots.graphs:
-            return _or_zeros(joint(primals, parts, **roots.params)[1], outputs)
-        with set_context(dual=dual):  # as in the derivative itself
-            return _or_zeros(joint(primals, parts, **roots.params, graphs=roots.graphs)[1], outputs)
+        static = {**roots.params, "graphs": roots.graphs} if roots.graphs else roots.params
+        return _or_zeros(joint(primals, parts, **static)[1], outputs)
     assert rule.jvp is not None
     return _or_zeros(rule.jvp(primals, parts, tuple(outputs), **roots.params), outputs)
 

@@ -15,7 +15,6 @@ from nnc.array.array import Array, as_value
 from nnc.base import dtypes
 from nnc.base.context import get_context, new_level, set_context
 from nnc.base.source import user_source
-from nnc.commands.rules import add_tangents, root_of
 from nnc.errors import UnsupportedError, user_error
 from nnc.graph import Command, Graph, TensorSpec, bind, spec_of
 from nnc.graph.registry import derivative, effect
@@ -75,7 +74,7 @@ class DualTrace:
         if roots is not None and outputs:
             made = [roots.origin()]
             if any(origins) and any(is_nested(x, self.dual) for x in primals):
-                out_tangents, made = bend(roots, made[0], outputs, out_tangents, is_smooth, self.dual)
+                out_tangents, made = bend(roots, made[0], outputs, out_tangents, is_smooth)
         results = [
             x
             if t is None or not dtypes.is_inexact(spec_of(x).dtype)

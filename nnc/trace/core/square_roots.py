@@ -121,17 +121,6 @@ class _Extension:
         return square
 
 
-def without_squares(graph: Graph) -> Graph:
-    """Returns a graph whose roots are values like all others."""
-    nodes = [
-        Node(ew.copy, node.inputs[:1], node.outputs)
-        if node.command is ew.with_square
-        else node.update(graphs=tuple(map(without_squares, node.graphs)))
-        for node in graph.nodes
-    ]
-    return graph.update(nodes=tuple(nodes))
-
-
 def _parts(node: Node) -> NodeRoles | None:
     return branches(node, 0) if node.command in (checkpoint, isolated) else take_apart(node)
 
