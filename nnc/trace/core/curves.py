@@ -9,7 +9,7 @@ Tangents are whole behind every command, so that sums of many are right where th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from typing import Any
 
@@ -65,6 +65,19 @@ def _bases_of(roots: Roots) -> list[Operand]:
     return [base for base in found if not roots.moves or _along(roots.operands[0], base) is not None]
 
 
+def has_rule(roots: Roots) -> bool:
+    """Whether the rules of powers hold for a command: all factors of its roots are roots, or functions of the same root."""
+    return all(
+        _is_made_of_roots(x) or all(curve.base.equals(x.line()[0]) for curve in _curves_of(x)) for x in roots.operands
+    )
+
+
+def _is_made_of_roots(x: Operand) -> bool:
+    if not isinstance(x.origin, Root):
+        return not _curves_of(x)
+    return x.origin.made.command in root_of or all(map(_is_made_of_roots, x.origin.made.operands))
+
+
 def _is_single(x: Operand) -> bool:
     return bool(x.primal.spec.size == 1)
 
@@ -108,9 +121,10 @@ def bend(
             cache(partial(_parts, roots, base, outputs)),
         )
         for i, (output, t) in enumerate(zip(outputs, tangents, strict=True)):
-            if t is None or not dtypes.is_float(spec_of(output).dtype):
+            if t is None or not dtypes.is_inexact(spec_of(output).dtype):
                 continue
-            along, part = partial(_item, slopes, i), partial(_item, parts, i)
+            along = partial(_item, slopes, i)
+            part: Callable[[], Any] = partial(_item, parts, i)
             if is_smooth:
                 part = cache(partial(_half, along))
             elif not _is_linear(roots):

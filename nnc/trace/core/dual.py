@@ -20,7 +20,7 @@ from nnc.graph import Command, Graph, TensorSpec, bind, spec_of
 from nnc.graph.registry import derivative, effect
 from nnc.trace.core.axes import align
 from nnc.trace.core.backward import fill, fill_cotangents, push_graph
-from nnc.trace.core.curves import bend
+from nnc.trace.core.curves import bend, has_rule
 from nnc.trace.core.dual_tracer import DualTracer, is_nested
 from nnc.trace.core.powers import WATCHED, Operand, Origin, Root, Roots
 from nnc.trace.core.square_roots import bind_with_squares
@@ -62,18 +62,20 @@ class DualTrace:
         if command in WATCHED or any(origins):
             numbers = [self._number(arg) for arg in args]
             roots = Roots(command, tuple(map(Operand, primals, tangents, origins, numbers)), params, graphs)
+        is_again = roots is not None and any(origins) and any(is_nested(x, self.dual) for x in primals)
+        powers = None if is_again and roots is not None and not has_rule(roots) else roots
         source = get_context().source
         if source is not None and not graphs:
-            outputs, out_tangents, is_smooth = self._push(command, primals, tangents, params, graphs, roots)
+            outputs, out_tangents, is_smooth = self._push(command, primals, tangents, params, graphs, powers)
         else:
             source = source or user_source()
             within = self.dual if graphs and any(is_nested(x, self.dual) for x in primals) else 0
             with set_context(source=source, dual=within):
-                outputs, out_tangents, is_smooth = self._push(command, primals, tangents, params, graphs, roots)
+                outputs, out_tangents, is_smooth = self._push(command, primals, tangents, params, graphs, powers)
         made: list[Origin] = []
         if roots is not None and outputs:
             made = [roots.origin()]
-            if any(origins) and any(is_nested(x, self.dual) for x in primals):
+            if is_again:
                 out_tangents, made = bend(roots, made[0], outputs, out_tangents, is_smooth)
         results = [
             x

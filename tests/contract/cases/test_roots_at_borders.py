@@ -278,6 +278,9 @@ SEVERAL: dict[str, tuple[Fun, Any]] = {  # functions of two roots, each of which
     ),
     "squares": (lambda v: (_norm(v) ** 2 + 3) * _norm(v - 1) ** 2, 10 * EYE),
     "a square of a product": (lambda v: (_norm(v) * _norm(v - 1)) ** 2, 4 * EYE),
+    "a square of functions of both": (
+        lambda v: (nnp.abs(v[0] - 1) * nnp.exp(-nnp.abs(v[1]))) ** 2 * (1 + 2 * nnp.abs(v[1])), np.diag([2, -4])
+    ),
     "a product with a square": (lambda v: _norm(v - 1) * _norm(v) * _norm(v), 2 * 2**0.5 * EYE),
     "a root of a function of a root": (lambda v: nnp.abs(1 + _norm(v)) * nnp.exp(-_norm(v)), -EYE),
     "elements": (
