@@ -205,21 +205,22 @@ class Size:
         )
 
     def _exact_quotient(self, other: Size) -> Any:
-        """Returns the quotient by a monomial that divides each term; None where there is none."""
-        if len(other.terms) != 1:
-            return None
-        ((divisor, factor),) = other.terms
+        """Returns the quotient by a polynomial, by long division; None where a rest is left."""
+        lead, factor = max(other.terms, key=_order)
         quotient: dict[Monomial, int] = {}
-        for monomial, c in self.terms:
+        rest: Any = self
+        while isinstance(rest, Size):
+            monomial, c = max(rest.terms, key=_order)
             left = list(monomial)
-            for atom in divisor:
+            for atom in lead:
                 if atom not in left:
                     return None
                 left.remove(atom)
             if c % factor:
                 return None
             quotient[tuple(left)] = c // factor
-        return self.sizes.make(quotient) if other != 0 else None
+            rest = rest - other * self.sizes.make({tuple(left): c // factor})
+        return self.sizes.make(quotient) if rest == 0 and other != 0 else None
 
     def __rfloordiv__(self, other: Any) -> Any:
         return self.sizes.apply(floordiv, _terms(other), self.terms) if _is_whole(other) else other // self.fix()
@@ -296,6 +297,11 @@ class Size:
 
     def __repr__(self) -> str:
         return f"<Size {self.value} of {id(self.sizes)}: {self.terms}>"  # no number, so that no text holds it unnoticed
+
+
+def _order(term: tuple[Monomial, int]) -> tuple[int, Monomial]:
+    """The place of a term, which products of monomials keep."""
+    return len(term[0]), term[0]
 
 
 def hint(size: Any) -> int:

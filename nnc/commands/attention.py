@@ -7,9 +7,11 @@ it, the other commands compute the weights again, some rows at a time (Rabe and 
 2022).
 
 q, out: (…, T, heads, features); k, v: (…, S, heads or a divisor of it, features); neighbouring heads of q share one of these
-heads. A bias and masks have as many axes as the scores (…, heads, T, S), each of their size or 1. `reach`: how far an allowed
-key may stand before its query and behind it, None for any distance. 16-bit floats are computed in float32. A key that is not
-finite spoils the queries that may attend to it; a value that is not, perhaps others, too (nnc.nn sees to them).
+heads. A bias and masks have as many axes as the scores (…, heads, T, S), each of their size or 1. A mask of int32 has two numbers
+on its last axis: the first key that a query may attend to, and the one behind the last; kernels visit no other block of keys.
+`reach`: how far an allowed key may stand before its query and behind it, None for any distance. 16-bit floats are computed in
+float32. A key that is not finite spoils the queries that may attend to it; a value that is not, perhaps others, too (nnc.nn sees
+to them).
 """
 
 from __future__ import annotations
@@ -36,8 +38,9 @@ from nnc.commands.attention_formulas import (
     sum_to,
     tangent_formula,
 )
+from nnc.commands.reduce import reduce_and
 from nnc.commands.rules import check_dtype, lead, lead_all
-from nnc.commands.shape import reshape
+from nnc.commands.shape import reshape, transpose
 from nnc.errors import ShapeError, user_error
 from nnc.graph import Command, TensorSpec, check_same_dtype, register
 from nnc.graph import command as get_command
@@ -91,13 +94,19 @@ def _infer(*specs: TensorSpec, scale: float, reach: Reach, biased: bool) -> tupl
         fix = "pass q (…, T, heads, features), k and v (…, S, heads or a divisor of it, features)."
         raise user_error(ShapeError, "attention", problem, operands={"q": x.q, "k": x.k, "v": x.v}, fix=fix)
     for mask in x.masks:
-        check_dtype("attention", mask, dtypes.is_bool, "bools", "mask")
+        check_dtype("attention", mask, _is_mask, "bools, or int32", "mask")
     for name, extra in [("bias", x.bias)] * biased + [("mask", mask) for mask in x.masks]:
-        if extra.ndim != len(x.shape) or any(n not in (1, m) for n, m in zip(extra.shape, x.shape, strict=True)):
+        columns = (2,) if extra.dtype == dtypes.int32 else (1, x.shape[-1])
+        fits = extra.ndim == len(x.shape) and extra.shape[-1] in columns
+        if not fits or any(n not in (1, m) for n, m in zip(extra.shape[:-1], x.shape[:-1], strict=True)):
             problem = f"{name} has shape {extra.shape}, which does not broadcast to the scores' {x.shape}."
             fix = f"pass a {name} with as many axes as the scores, each of their size or 1."
             raise user_error(ShapeError, "attention", problem, operands={name: extra}, fix=fix)
     return _outputs(x)
+
+
+def _is_mask(dtype: dtypes.DType) -> bool:
+    return dtypes.is_bool(dtype) or dtype == dtypes.int32
 
 
 def _outputs(x: Operands) -> tuple[TensorSpec, TensorSpec]:
@@ -169,7 +178,10 @@ class _Blocks:
         if after is not None:
             found = found & (key - query <= after)
         for mask in self.operands.masks:
-            found = found & _cut(mask, rows)
+            part = _cut(mask, rows)
+            if part.dtype != bool:
+                part = (key >= part[..., :1]) & (key < part[..., 1:])
+            found = found & part
         return found
 
     def weights(self, rows: slice, logarithms: NDArray) -> NDArray:
@@ -348,7 +360,10 @@ def _tangent_transpose(
     cotangents: tuple[Value, ...], operands: tuple[Value | Linear, ...], *, wrt: tuple[int, ...], **params: Any
 ) -> Tangents:
     wanted = tuple(i for i, x in zip(wrt, operands, strict=False) if isinstance(x, Linear))
-    rest, found = operands[len(wrt) :], {}
+    rest: Sequence[Any] = operands[len(wrt) :]
+    found: dict[int, Value] = {}
+    if len(rest) > BIAS + params["biased"] + 2:
+        cotangents, rest = _spoiled_by_logarithms(cotangents, rest)
     if BIAS in wanted:
         x = Operands.of(rest[:-2], biased=True)
         if x.is_bias_full or x.bias.spec.shape[-1] == 1:
@@ -358,6 +373,18 @@ def _tangent_transpose(
     if wanted:
         found |= dict(zip(wanted, attention_gradient(*cotangents, *rest, wrt=wanted, **params), strict=True))
     return tuple(found.get(i) for i in wrt) + (None,) * (len(operands) - len(wrt))
+
+
+def _spoiled_by_logarithms(cotangents: Sequence[Value], rest: Sequence[Value]) -> tuple[tuple[Value, ...], list[Value]]:
+    """Returns finite cotangents of the output, and operands whose logarithms are NaN for queries of which they were not: so are
+    the weights of the keys that these attend to, where those that a mask forbids stay 0, also times NaN.
+    """
+    ct, logarithm = cotangents[0], rest[-1]
+    finite = ew.isfinite(ct)
+    row = reduce_and(finite, axes=(finite.spec.ndim - 1,))
+    row = transpose(row, permutation=(*range(row.spec.ndim - 2), row.spec.ndim - 1, row.spec.ndim - 2))
+    logarithm = ew.select(row, logarithm, constants.full_like(logarithm, math.nan))
+    return (ew.select(finite, ct, constants.full_like(ct, 0)), cotangents[1]), [*rest[:-1], logarithm]
 
 
 def _bias_gradient(cotangents: Sequence[Value], rest: Sequence[Value], **params: Any) -> Value:

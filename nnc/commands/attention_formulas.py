@@ -18,7 +18,7 @@ from nnc.commands import elementwise as ew
 from nnc.commands.contract import matrix_product
 from nnc.commands.reduce import reduce_max, reduce_sum
 from nnc.commands.rules import add_tangents
-from nnc.commands.shape import broadcast_to, reshape, transpose
+from nnc.commands.shape import broadcast_to, reshape, slice_axis, transpose
 from nnc.graph.rules import Value
 
 Reach = tuple[int | None, int | None]
@@ -120,7 +120,7 @@ def output_formula(
 
     Args:
         operands: q, k and v, without tangents.
-        masks: boolean arrays that broadcast to the scores.
+        masks: see the command.
         bias: added to the scores.
         first: the number of the first query.
         scale: the factor of the scores.
@@ -153,7 +153,16 @@ def _without_infinity(x: Value) -> Value:
 
 def _allowed(shape: tuple[int, ...], masks: Sequence[Value], reach: Reach, first: Value | None) -> list[Value]:
     """Returns the masks, bools of the scores' shape."""
-    return [*(broadcast_to(mask, shape=shape) for mask in masks), *_near(shape, reach, first)]
+    return [*(_spread(mask, shape) for mask in masks), *_near(shape, reach, first)]
+
+
+def _spread(mask: Value, shape: tuple[int, ...]) -> Value:
+    """Returns a mask, which may be ranges of keys, as bools of the scores' shape."""
+    if dtypes.is_bool(mask.spec.dtype):
+        return broadcast_to(mask, shape=shape)
+    key = constants.iota(shape=shape, dtype=mask.spec.dtype, axis=len(shape) - 1)
+    begin, end = (broadcast_to(slice_axis(mask, mask.spec.ndim - 1, i, i + 1), shape=shape) for i in (0, 1))
+    return ew.bitwise_and(ew.less_equal(begin, key), ew.less(key, end))
 
 
 def _near(shape: tuple[int, ...], reach: Reach, first: Value | None) -> list[Value]:

@@ -19,6 +19,7 @@ from nnc.base.context import activity, get_context, set_context
 from nnc.base.dtypes import Weakness
 from nnc.base.garbage import collection_paused
 from nnc.base.html import format_bytes, show_text
+from nnc.base.later import later
 from nnc.base.machine import LARGE
 from nnc.base.options import Options
 from nnc.commands.pack import PACKABLE
@@ -50,6 +51,9 @@ if TYPE_CHECKING:
     from nnc.compiled.families import Kin
     from nnc.lower.plan.schedule.report import ScheduleReport, Watch
     from nnc.run.prefetch import Prefetch
+
+bytes_by_purpose = later(f"{__package__}.purposes", "bytes_by_purpose")
+memory_of = later(f"{__package__}.purposes", "memory_of")
 
 Run = Callable[[tuple[Any, ...], dict[str, Any]], Any]  # of a call's arguments
 
@@ -302,7 +306,31 @@ class Executable:
     @property
     def memory_plan(self) -> MemoryPlan:
         """The address of each tensor, and the bytes that a call takes."""
-        return self._program.memory_plan
+        read = [i for i, _ in self._inputs.reads]
+        captured = [value.spec for value in self._inputs.captured]
+        purposes = bytes_by_purpose(self._key, read, captured, self.graph.output_specs)
+        return replace(self._program.memory_plan, purposes=purposes)
+
+    def fits(self, where: str | int) -> bool:
+        """Whether a call fits into memory, with its arguments, the arrays that the function captures, and its results.
+
+        Nothing else may lie there: give the number of bytes that are left where something does. A GPU's driver and its libraries
+        take memory besides, which this does not count.
+
+        Args:
+            where: a device, such as "cuda:0", or the bytes of one that is not there, such as "80GiB".
+
+        Raises:
+            UnsupportedError: there is no such device, or its libraries are not installed.
+            ArgumentError: it is neither a device's name nor a number of bytes.
+
+        Example:
+            >>> step = nnc.compile(lambda x: x @ x.T).lower(nnp.ones((512, 512))).compile()
+            >>> step.fits("80GiB"), step.fits(1_000_000)
+            (True, False)
+        """
+        memory = memory_of(where)
+        return memory is None or bool(self.memory_plan.total <= memory)
 
     @property
     def cost(self) -> Cost:

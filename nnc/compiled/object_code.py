@@ -130,6 +130,8 @@ def compile_to_object(
     assert options.machine is not None, "object_options gives one"
     pool = started_text(name, threads, options.machine.threads, processor.architecture) if threads > 1 else None
     file = make_object(_modules(printed, processor, pool), own, processor)
+    if inside:
+        file = file._replace(content=printed.with_constants(file.content))
     inputs, outputs = (
         tuple(Operand(path, spec, row_major(spec)) for path, spec in operands) for operands in lowered.operands()
     )

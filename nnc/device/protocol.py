@@ -123,6 +123,11 @@ class Pool(Protocol):
         >>> device.pool.free(device.pool.allocate(8, device.stream), device.stream)
     """
 
+    @property
+    def capacity(self) -> int:
+        """All bytes of the device, free or not."""
+        ...
+
     def allocate(self, nbytes: int, stream: Any, label: object = "") -> Block:
         """Returns a block for work in a stream, aligned for any element.
 

@@ -37,11 +37,23 @@ from nnc.trace.core.flat import check_callable, name_of
 
 _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _WORDS = """
-    auto bool break case catch char class const constexpr continue decltype default delete do double else enum
-    explicit extern false float for friend goto if inline int long main mutable namespace new operator private
-    protected public register restrict return short signed sizeof static struct switch template this throw true
-    try typedef typename union unsigned using virtual void volatile while
+    alignas alignof and and_eq asm auto bitand bitor bool break case catch char class compl concept const constexpr continue
+    decltype default delete do double else enum explicit export extern false float for friend goto if inline int long main
+    mutable namespace new noexcept not not_eq nullptr operator or or_eq private protected public register requires restrict
+    return short signed sizeof static static_assert struct switch template this thread_local throw true try typedef typeid
+    typename typeof union unsigned using virtual void volatile wchar_t while xor xor_eq
 """  # of C and C++, and the name of the program's own function
+_MATHEMATICAL = """
+    acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf erfc exp exp2 expm1 fabs fdim floor fma fmax fmin
+    fmod frexp hypot ilogb ldexp lgamma llrint llround log log10 log1p log2 logb lrint lround modf nan nearbyint nextafter
+    nexttoward pow remainder remquo rint round scalbln scalbn sin sinh sqrt tan tanh tgamma trunc
+"""  # functions of C, and those with f or l behind them
+_LIBRARY = """
+    abort abs accept atexit atof atoi atol bind bsearch calloc clock close connect div exit free gamma getenv index j0 j1 jn kill
+    labs ldiv link listen llabs malloc memchr memcmp memcpy memmove memset open pipe poll printf puts qsort raise rand read
+    realloc remove rename select send setenv signal sleep srand stat strcat strchr strcmp strcpy strlen strtod strtol system
+    time wait write y0 y1 yn
+"""  # other functions of C and of POSIX
 _MOST_INSIDE = 1 << 31  # bytes of constants that code of the small model reaches
 _MOST_THREADS = 1024
 
@@ -71,7 +83,7 @@ def export(
         fun: a function of pytrees of arrays, compiled or not.
         specs: its arguments: arrays, numbers or `nnc.ShapeDtypeStruct`s, of which only shapes and dtypes count.
         path: the folder to make; there is none of this name yet.
-        name: the C function's name; by default that of `fun`.
+        name: the C function's name; by default that of `fun`. No function of the C library has it.
         target: "native" (this processor), "x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64", "armv7" or "wasm32".
         threads: threads that share long loops, the caller's among them; 0: none. `NAME_start()` makes them, `NAME_stop()`
             ends them.
@@ -85,7 +97,8 @@ def export(
 
     Raises:
         UnsupportedError: the program needs Python; the message lists each line that does.
-        ArgumentError, ArgumentTypeError: an argument is no specs, name, target, or number that can be.
+        ArgumentError, ArgumentTypeError: a spec is no array, the name is no C identifier or one of the C library's, there is no
+            such target, or a number is out of range.
         MemoryBudgetError: no plan fits.
         FileAccessError: the folder exists, or cannot be made.
 
@@ -203,6 +216,9 @@ def _checked_name(name: str | None, fun: Callable[..., object]) -> str:
     if not isinstance(found, str) or not _IDENTIFIER.fullmatch(found) or found in _WORDS.split():
         fix = 'pass name= with letters, digits and underscores, a letter first, such as name="step".'
         raise user_error(ArgumentError, WHERE, f"{found!r} is no name for a C function.", fix=fix)
+    if found in _LIBRARY.split() or re.fullmatch(rf"({'|'.join(_MATHEMATICAL.split())})[fl]?", found):
+        problem = f"the C library has a function {found!r}, which the exported one would take the place of."
+        raise user_error(ArgumentError, WHERE, problem, fix=f'pass another name, such as name="{found}_array".')
     return found
 
 

@@ -24,6 +24,7 @@ from nnc.commands.attention import attention
 from nnc.errors import ArgumentError, DTypeError, ShapeError, user_error
 from nnc.graph import spec_of
 from nnc.nn.ranges import read_lengths
+from nnc.nn.segments import Segments, read_segments
 from nnc.nn.stochastic import dropout
 from nnc.numpy.operands import to_value
 from nnc.trace.core.subgraphs import checkpoint
@@ -51,6 +52,8 @@ def dot_product_attention(
     query_seq_lengths: Any = None,
     key_value_seq_lengths: Any = None,
     local_window_size: int | tuple[int, int] | None = None,
+    segment_ids: Any = None,
+    cumulative_lengths: Any = None,
     dropout_rate: float = 0.0,
     dropout_key: Any = None,
     chunk_size: int | None = None,
@@ -58,6 +61,11 @@ def dot_product_attention(
     """Returns the mean of the values, weighted by how well their keys match each query (Vaswani et al., 2017).
 
     out[t] = sum over s of softmax over s of (scale · query[t] · key[s] + bias[t, s]) · value[s], for each head
+
+    Sequences of unequal lengths need no padding: packed one behind the other, as segments of one sequence, they are told apart by
+    `segment_ids` or `cumulative_lengths`. A query then attends to the keys of its segment, and `is_causal` and
+    `local_window_size` count from where the segment begins. Memory is proportional to the number of tokens and, on the CPU, time
+    to the sum of the squared lengths.
 
     Args:
         query: (..., T, heads, features).
@@ -71,6 +79,11 @@ def dot_product_attention(
         query_seq_lengths: (...), how many queries of each example are no padding.
         key_value_seq_lengths: (...), how many keys of each example are no padding.
         local_window_size: how far s may be before t and after it, as a number or a pair.
+        segment_ids: (..., T), integers that do not fall: the segment of each token, and -1 of padding behind them; a pair of such
+            arrays, of the queries and of the keys, where these are not the same tokens. Numbers that fall make everything NaN
+            where they are not known while a function is traced.
+        cumulative_lengths: (..., segments + 1) instead of these: 0, then how many tokens there are up to the end of each segment;
+            or a pair of such arrays. Tokens behind the last segment are padding.
         dropout_rate: the share of the weights to drop, drawn with dropout_key.
         dropout_key: needed where weights are dropped.
         chunk_size: how many keys are taken together where weights are dropped, 1024 by default; memory is proportional
@@ -82,7 +95,8 @@ def dot_product_attention(
     Raises:
         ShapeError: the operands do not fit together.
         DTypeError: the mask holds no bools.
-        ArgumentError: chunk_size is not positive, or there is a dropout_rate but no key.
+        ArgumentError: chunk_size is not positive, there is a dropout_rate but no key, or segments are known not to stand one
+            behind the other.
 
     Example:
         >>> q = np.ones((2, 5, 4, 8), np.float32)
@@ -111,34 +125,38 @@ def dot_product_attention(
         for n, place in zip(lengths, (nnp.arange(count)[:, None], nnp.arange(keys)), strict=True)
         if n is not None
     ]
+    segments = read_segments(WHERE, segment_ids, cumulative_lengths, full[:-3], (count, keys), is_causal, window)
     q, k, v = map(as_value, (q, k, v))
-    if masks or limits or is_causal or window is not None:
-        k, v = _spoiled_by_key(k, v)
+    if masks or limits or is_causal or window is not None or segments:
+        k, v = _spoiled_by_key(k, v, segments)
+    if segments is not None:
+        is_causal, window = False, None  # the ranges have it
     if not dropout_rate and count * shared >= FEW and max(spec_of(q).shape[-1], spec_of(v).shape[-1]) <= WIDE:
         before, after = (None, None) if window is None else window
         if is_causal:
             after = 0 if after is None else min(after, 0)
         if not isinstance(factor, (int, float)):
             q, factor = astype(astype(q, wide) * factor, dtype), 1.0
-        operands = q, k, v, *bias, *masks, *limits
+        operands = q, k, v, *bias, *masks, *limits, *([] if segments is None else [segments.ranges])
         return attention(*operands, scale=float(factor), reach=(before, after), biased=bool(bias))[0]
     rows = {name: x for name, found in (("bias", bias), ("mask", masks)) for x in found}
     rows = {name: astype(x, wide) if name == "bias" else x for name, x in rows.items()}
     q, k, v = (nnp.swapaxes(astype(x, wide), -3, -2) for x in (q, k, v))  # (..., heads, T, features)
     # the queries' heads that share a key's stand with the queries: no key is repeated
     grouped = nnp.reshape(q * factor, (*k.shape[:-2], shared * count, q.shape[-1]))
-    attend = _Attend(full[:-1], keys, is_causal, lengths[0], lengths[1], window, dropout_rate, dropout_key)
+    attend = _Attend(full[:-1], keys, is_causal, lengths[0], lengths[1], window, segments, dropout_rate, dropout_key)
     total, weight = attend.all_chunks(grouped, k, v, rows, size)
     out = nnp.reshape(total, (*full[:-1], v.shape[-1])) / nnp.where(weight == 0, 1, weight)
     return nnp.swapaxes(out, -3, -2).astype(dtype)
 
 
-def _spoiled_by_key(k: Array, v: Array) -> tuple[Array, Array]:
-    """Returns keys that are NaN where they or their values are not finite, and finite values: scores that a mask forbids are cut
-    off, but a weight of 0 times NaN is NaN.
+def _spoiled_by_key(k: Array, v: Array, segments: Segments | None) -> tuple[Array, Array]:
+    """Returns keys that are NaN where they or their values are not finite, or segments not in order, and finite values: scores that
+    a mask forbids are cut off, but a weight of 0 times NaN is NaN.
     """
     finite = nnp.isfinite(v)
-    return k + _spoils(k, nnp.all(finite, axis=-1, keepdims=True)), nnp.where(finite, v, 0)
+    known = nnp.all(finite, axis=-1, keepdims=True)
+    return k + _spoils(k, known if segments is None else known & segments.in_order), nnp.where(finite, v, 0)
 
 
 def _spoils(x: Array, known: Any = True) -> Array:
@@ -208,6 +226,7 @@ class _Attend:
     query_lengths: Array | None
     key_lengths: Array | None
     window: tuple[int, int] | None
+    segments: Segments | None
     dropout_rate: float
     dropout_key: Any
 
@@ -261,6 +280,9 @@ class _Attend:
             found.append(query < self.query_lengths)
         if self.key_lengths is not None:
             found.append(key < self.key_lengths)
+        if self.segments is not None:
+            begin, end = (self.segments.ranges[..., i : i + 1] for i in (0, 1))
+            found.append((begin <= key) & (key < end))
         if self.keys % max(1, chunk["k"].shape[-2]):
             found.append(key < self.keys)  # not the padding of the last chunk
         return found

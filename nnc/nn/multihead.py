@@ -104,12 +104,14 @@ class MultiHeadAttention(Module):
     @overload
     def __call__(
         self, query: ArrayLike, keys: ArrayLike | None = None, values: ArrayLike | None = None, *,
-        mask: ArrayLike | None = None, is_causal: bool = False, cache: None = None, key: ArrayLike | None = None,
+        mask: ArrayLike | None = None, segment_ids: Any = None, is_causal: bool = False, cache: None = None,
+        key: ArrayLike | None = None,
     ) -> Array: ...  # fmt: skip
     @overload
     def __call__(
         self, query: ArrayLike, keys: ArrayLike | None = None, values: ArrayLike | None = None, *,
-        mask: ArrayLike | None = None, is_causal: bool = False, cache: KVCache, key: ArrayLike | None = None,
+        mask: ArrayLike | None = None, segment_ids: Any = None, is_causal: bool = False, cache: KVCache,
+        key: ArrayLike | None = None,
     ) -> tuple[Array, KVCache]: ...  # fmt: skip
     def __call__(
         self,
@@ -118,6 +120,7 @@ class MultiHeadAttention(Module):
         values: ArrayLike | None = None,
         *,
         mask: ArrayLike | None = None,
+        segment_ids: Any = None,
         is_causal: bool = False,
         cache: KVCache | None = None,
         key: ArrayLike | None = None,
@@ -129,6 +132,7 @@ class MultiHeadAttention(Module):
             keys: (..., S, their features); the queries by default.
             values: (..., S, their features); the keys by default.
             mask: bools that broadcast to (..., heads, T, S), False where nothing is attended to.
+            segment_ids: the segment of each token, where sequences are packed (see nnc.nn.dot_product_attention).
             is_causal: s > t is masked.
             cache: keys and values of earlier calls. The new ones go behind them, and all are attended to but the ones later
                 than the query.
@@ -139,7 +143,7 @@ class MultiHeadAttention(Module):
 
         Raises:
             ShapeError: operands do not fit together.
-            ArgumentError: the mask is given together with a cache.
+            ArgumentError: a mask or segments are given together with a cache.
         """
         keys = query if keys is None else keys
         values = keys if values is None else values
@@ -149,14 +153,15 @@ class MultiHeadAttention(Module):
         q = self._split(self.q_proj(query), heads)
         k, v = (self._split(x, kv_heads) for x in (self.k_proj(keys), self.v_proj(values)))
         if cache is not None:
-            if mask is not None:
-                fix = "drop the mask: with a cache, each query sees the steps up to its own."
-                raise user_error(ArgumentError, "MultiHeadAttention", "mask and cache are both given.", fix=fix)
+            if mask is not None or segment_ids is not None:
+                name = "mask" if mask is not None else "segment_ids"
+                fix = f"drop the {name}: with a cache, each query sees the steps up to its own."
+                raise user_error(ArgumentError, "MultiHeadAttention", f"{name} and cache are both given.", fix=fix)
             cache, mask = _extend(cache, k, v)
             k, v, is_causal = cache.keys, cache.values, False
         drop = not self.inference and self.dropout_rate > 0
         out = dot_product_attention(
-            q, k, v, mask=mask, is_causal=is_causal,
+            q, k, v, mask=mask, segment_ids=segment_ids, is_causal=is_causal,
             dropout_rate=self.dropout_rate if drop else 0.0, dropout_key=key if drop else None,
         )  # fmt: skip
         out = self.out_proj(nnp.reshape(out, (*out.shape[:-2], -1)))

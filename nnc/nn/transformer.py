@@ -85,12 +85,12 @@ class TransformerEncoderLayer(Module):
 
     @overload
     def __call__(
-        self, x: ArrayLike, *, mask: ArrayLike | None = None, is_causal: bool = False,
+        self, x: ArrayLike, *, mask: ArrayLike | None = None, segment_ids: Any = None, is_causal: bool = False,
         cache: None = None, key: ArrayLike | None = None,
     ) -> Array: ...  # fmt: skip
     @overload
     def __call__(
-        self, x: ArrayLike, *, mask: ArrayLike | None = None, is_causal: bool = False,
+        self, x: ArrayLike, *, mask: ArrayLike | None = None, segment_ids: Any = None, is_causal: bool = False,
         cache: KVCache, key: ArrayLike | None = None,
     ) -> tuple[Array, KVCache]: ...  # fmt: skip
     def __call__(
@@ -98,24 +98,25 @@ class TransformerEncoderLayer(Module):
         x: ArrayLike,
         *,
         mask: ArrayLike | None = None,
+        segment_ids: Any = None,
         is_causal: bool = False,
         cache: KVCache | None = None,
         key: ArrayLike | None = None,
     ) -> Any:
         """(..., T, features) -> the same shape; the arguments, and the cache that is returned, are those of MultiHeadAttention."""
         run = Run(self, key=key)
-        x, cache = self._attend(run, to_value(x, "TransformerEncoderLayer"), mask, is_causal, cache)
+        x, cache = self._attend(run, to_value(x, "TransformerEncoderLayer"), mask, segment_ids, is_causal, cache)
         x = self._add(x, self.norm2, lambda x: self._feed_forward(run, x))
         return x if cache is None else (x, cache)
 
     def _attend(
-        self, run: Run, x: Array, mask: Any, is_causal: bool, cache: KVCache | None
+        self, run: Run, x: Array, mask: Any, segment_ids: Any, is_causal: bool, cache: KVCache | None
     ) -> tuple[Array, KVCache | None]:
         """x after the self-attention, and the new cache."""
         found = []
 
         def attend(x: Array) -> Array:
-            out = run.self_attn(x, mask=mask, is_causal=is_causal, cache=cache)
+            out = run.self_attn(x, mask=mask, segment_ids=segment_ids, is_causal=is_causal, cache=cache)
             found.append(None if cache is None else out[1])
             return run.dropout(out if cache is None else out[0])
 
@@ -185,12 +186,14 @@ class TransformerDecoderLayer(TransformerEncoderLayer):
     @overload  # type: ignore[override]
     def __call__(
         self, x: ArrayLike, memory: ArrayLike, *, mask: ArrayLike | None = None, memory_mask: ArrayLike | None = None,
-        is_causal: bool = False, cache: None = None, key: ArrayLike | None = None,
+        segment_ids: Any = None, memory_segment_ids: Any = None, is_causal: bool = False,
+        cache: None = None, key: ArrayLike | None = None,
     ) -> Array: ...  # fmt: skip
     @overload
     def __call__(
         self, x: ArrayLike, memory: ArrayLike, *, mask: ArrayLike | None = None, memory_mask: ArrayLike | None = None,
-        is_causal: bool = False, cache: KVCache, key: ArrayLike | None = None,
+        segment_ids: Any = None, memory_segment_ids: Any = None, is_causal: bool = False,
+        cache: KVCache, key: ArrayLike | None = None,
     ) -> tuple[Array, KVCache]: ...  # fmt: skip
     def __call__(
         self,
@@ -199,6 +202,8 @@ class TransformerDecoderLayer(TransformerEncoderLayer):
         *,
         mask: ArrayLike | None = None,
         memory_mask: ArrayLike | None = None,
+        segment_ids: Any = None,
+        memory_segment_ids: Any = None,
         is_causal: bool = False,
         cache: KVCache | None = None,
         key: ArrayLike | None = None,
@@ -211,13 +216,24 @@ class TransformerDecoderLayer(TransformerEncoderLayer):
             mask: the mask of the self-attention: bools that broadcast to (..., heads, T, T), False where nothing is attended
                 to.
             memory_mask: the mask of the attention to the memory: bools that broadcast to (..., heads, T, S).
+            segment_ids: the segment of each token of x, where sequences are packed (see nnc.nn.dot_product_attention).
+            memory_segment_ids: the segment of each token of the memory.
             is_causal: the self-attention masks s > t.
             cache: the cache of the self-attention, as in MultiHeadAttention.
             key: the key for dropout.
+
+        Raises:
+            ArgumentError: only one of the two arrays of segments is given.
         """
+        if (segment_ids is None) != (memory_segment_ids is None):
+            fix = "pass segment_ids and memory_segment_ids, or neither."
+            problem = "segments are given of x or of the memory alone."
+            raise user_error(ArgumentError, "TransformerDecoderLayer", problem, fix=fix)
         run = Run(self, key=key)
-        x, cache = self._attend(run, to_value(x, "TransformerDecoderLayer"), mask, is_causal, cache)
-        x = self._add(x, self.norm2, lambda x: run.dropout(run.multihead_attn(x, memory, mask=memory_mask)))
+        x, cache = self._attend(run, to_value(x, "TransformerDecoderLayer"), mask, segment_ids, is_causal, cache)
+        both = None if segment_ids is None else (segment_ids, memory_segment_ids)
+        of_memory: dict[str, Any] = {"mask": memory_mask, "segment_ids": both}
+        x = self._add(x, self.norm2, lambda x: run.dropout(run.multihead_attn(x, memory, **of_memory)))
         x = self._add(x, self.norm3, lambda x: self._feed_forward(run, x))
         return x if cache is None else (x, cache)
 
@@ -243,12 +259,12 @@ class TransformerEncoder(Module):
 
     @overload
     def __call__(
-        self, x: ArrayLike, *, mask: ArrayLike | None = None, is_causal: bool = False,
+        self, x: ArrayLike, *, mask: ArrayLike | None = None, segment_ids: Any = None, is_causal: bool = False,
         caches: None = None, key: ArrayLike | None = None,
     ) -> Array: ...  # fmt: skip
     @overload
     def __call__(
-        self, x: ArrayLike, *, mask: ArrayLike | None = None, is_causal: bool = False,
+        self, x: ArrayLike, *, mask: ArrayLike | None = None, segment_ids: Any = None, is_causal: bool = False,
         caches: Sequence[KVCache], key: ArrayLike | None = None,
     ) -> tuple[Array, list[KVCache]]: ...  # fmt: skip
     def __call__(
@@ -256,12 +272,13 @@ class TransformerEncoder(Module):
         x: ArrayLike,
         *,
         mask: ArrayLike | None = None,
+        segment_ids: Any = None,
         is_causal: bool = False,
         caches: Sequence[KVCache] | None = None,
         key: ArrayLike | None = None,
     ) -> Any:
         """(..., T, features) -> the same shape."""
-        return _stacked(self, x, (), caches, key, mask=mask, is_causal=is_causal)
+        return _stacked(self, x, (), caches, key, mask=mask, is_causal=is_causal, segment_ids=segment_ids)
 
 
 class TransformerDecoder(Module):
@@ -284,12 +301,14 @@ class TransformerDecoder(Module):
     @overload
     def __call__(
         self, x: ArrayLike, memory: ArrayLike, *, mask: ArrayLike | None = None, memory_mask: ArrayLike | None = None,
-        is_causal: bool = False, caches: None = None, key: ArrayLike | None = None,
+        segment_ids: Any = None, memory_segment_ids: Any = None, is_causal: bool = False,
+        caches: None = None, key: ArrayLike | None = None,
     ) -> Array: ...  # fmt: skip
     @overload
     def __call__(
         self, x: ArrayLike, memory: ArrayLike, *, mask: ArrayLike | None = None, memory_mask: ArrayLike | None = None,
-        is_causal: bool = False, caches: Sequence[KVCache], key: ArrayLike | None = None,
+        segment_ids: Any = None, memory_segment_ids: Any = None, is_causal: bool = False,
+        caches: Sequence[KVCache], key: ArrayLike | None = None,
     ) -> tuple[Array, list[KVCache]]: ...  # fmt: skip
     def __call__(
         self,
@@ -298,12 +317,15 @@ class TransformerDecoder(Module):
         *,
         mask: ArrayLike | None = None,
         memory_mask: ArrayLike | None = None,
+        segment_ids: Any = None,
+        memory_segment_ids: Any = None,
         is_causal: bool = False,
         caches: Sequence[KVCache] | None = None,
         key: ArrayLike | None = None,
     ) -> Any:
         """(..., T, features) and a memory (..., S, features) -> (..., T, features)."""
-        return _stacked(self, x, (memory,), caches, key, mask=mask, memory_mask=memory_mask, is_causal=is_causal)
+        options = {"segment_ids": segment_ids, "memory_segment_ids": memory_segment_ids, "is_causal": is_causal}
+        return _stacked(self, x, (memory,), caches, key, mask=mask, memory_mask=memory_mask, **options)
 
 
 def _stacked(
@@ -316,6 +338,7 @@ def _stacked(
 ) -> Any:
     run = Run(module, key=key)
     new: list[KVCache] = []
+    options = {name: x for name, x in options.items() if x is not None}
     if caches is not None and len(caches) != len(module.layers):
         problem = f"there are {len(caches)} caches for {len(module.layers)} layers."
         fix = "make a cache for each layer: layer.self_attn.make_cache(batch_shape, size)."

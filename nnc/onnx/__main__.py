@@ -16,7 +16,7 @@ import numpy as np
 
 import nnc
 from nnc.errors import NncError
-from nnc.onnx.callable import OnnxFunction, load
+from nnc.onnx.callable import OnnxFunction, load, spec_text
 from nnc.onnx.model import ModelGraph, Node, Value
 from nnc.onnx.operators.families import find
 
@@ -37,8 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         model = load(options.model)
         print("\n".join(describe(model)))
-        sizes = dict(text.split("=", 1) for text in options.size)
-        feeds = random_feeds(model.inputs, {name: int(size) for name, size in sizes.items()})
+        feeds = random_feeds(model.inputs, dict(map(_size, options.size)))
         if options.run or options.time:
             found = model(feeds)
             for value, output in zip(model.outputs, found, strict=True):
@@ -54,6 +53,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 1
     return 0
+
+
+def _size(text: str) -> tuple[str, int]:
+    name, _, size = text.partition("=")
+    if not name or not size.isdigit():
+        raise ValueError(f"--size {text}: write the name of a dimension and its size, such as batch=8.")
+    return name, int(size)
 
 
 def describe(model: OnnxFunction) -> list[str]:
@@ -82,8 +88,7 @@ def nodes_of(graph: ModelGraph) -> list[Node]:
 
 def shown(value: Value) -> str:
     """Returns the text of an input or output."""
-    shape = "" if value.shape is None else f"[{', '.join('?' if s is None else str(s) for s in value.shape)}]"
-    return f"{value.name}: {value.dtype or 'a value'}{shape}"
+    return f"{value.name}: {spec_text(value)}"
 
 
 def random_feeds(inputs: Sequence[Value], sizes: dict[str, int]) -> dict[str, Any]:

@@ -214,7 +214,7 @@ class OnnxFunction:
                 _check_shape(value, given[name], sizes)
             elif name not in self._defaults and value.dtype is not None:
                 problem = f"the input {name!r} is missing; feeds has {_shown(feeds)}."
-                raise user_error(ArgumentError, CALL, problem, fix=f"pass {_wanted(value)} as {name!r}.")
+                raise user_error(ArgumentError, CALL, problem, fix=f"pass {spec_text(value)} as {name!r}.")
         return given
 
     @property
@@ -310,7 +310,7 @@ def _array_of(wanted: Value, value: Any) -> Any:
         cast = array.astype(wanted.dtype) if array.dtype.kind in "biuf" else array
         if array.dtype.kind in "biu" and not np.array_equal(cast, array):
             problem = f"the input {wanted.name!r} has numbers that {wanted.dtype} cannot hold: {value!r:.80}."
-            raise user_error(DTypeError, CALL, problem, fix=f"pass {_wanted(wanted)}.")
+            raise user_error(DTypeError, CALL, problem, fix=f"pass {spec_text(wanted)}.")
         array = cast if array.dtype.kind in "biu" or wanted.dtype.kind in "fc" else array
     if array is None or np.dtype(array.dtype) != wanted.dtype:
         found = None if array is None else np.dtype(array.dtype).name
@@ -337,10 +337,11 @@ def _check_shape(wanted: Value, value: Any, sizes: dict[str, tuple[int, str]]) -
                 raise user_error(ShapeError, CALL, problem, fix="pass inputs whose axes of this name are equal.")
     if not matches:
         problem = f"the input {wanted.name!r} has shape {shape}."
-        raise user_error(ShapeError, CALL, problem, fix=f"pass {_wanted(wanted)}.")
+        raise user_error(ShapeError, CALL, problem, fix=f"pass {spec_text(wanted)}.")
 
 
-def _wanted(value: Value) -> str:
+def spec_text(value: Value) -> str:
+    """Returns the dtype and the shape that a model declares, such as `float32[batch, 3]`."""
     shape = "" if value.shape is None else f"[{', '.join('?' if size is None else str(size) for size in value.shape)}]"
     return f"{value.dtype or 'a value'}{shape}"
 

@@ -54,6 +54,9 @@ class Named(NamedTuple):
 
 
 Values = dict[str, Named]
+ONE_PROCESSOR = (
+    "com.microsoft.nchwc"  # operators that onnxruntime writes at its highest level, for the processor that it runs on
+)
 GRADIENT = ("ai.onnx.preview.training", "Gradient")
 _NONE: frozenset[str] = frozenset()
 ABSENT = Named(None, _NONE)
@@ -248,7 +251,10 @@ def standard_function(node: Node, operands: Sequence[Any], versions: Mapping[str
         UnsupportedError: it has none.
     """
     problem = f"nnc has no operator {node.operator!r}" + (f" of the domain {node.domain!r}." if node.domain else ".")
-    missing = user_error(UnsupportedError, WHERE, problem, fix="write one: see nnc.onnx.operators.table.operator.")
+    fix = "write one: see nnc.onnx.operators.table.operator."
+    if node.domain == ONE_PROCESSOR:
+        fix = "have onnxruntime optimize the model at the level ORT_ENABLE_EXTENDED, or load it as it was before."
+    missing = user_error(UnsupportedError, WHERE, problem, fix=fix)
     try:
         schema: Any = onnx.defs.get_schema(node.operator, node.version, node.domain)
     except onnx.defs.SchemaError:

@@ -2,7 +2,8 @@
 
 The function fills the words of a frame on its stack, where the program's parts find their memory, and runs the parts. Inputs,
 outputs and the arena are the caller's; constants are the module's own, or lie in memory that the caller hands over as a fourth
-argument. Results that are no fresh memory, such as views and arguments that are returned, are copied in the end.
+argument. The module has only room for its constants, which is filled in the object file: LLVM would read them as text, several
+times. Results that are no fresh memory, such as views and arguments that are returned, are copied in the end.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nnc.errors import InternalError
 from nnc.graph import TensorSpec
 from nnc.lower.kernels.axes import Axes
 from nnc.lower.kernels.native import Native
@@ -24,6 +26,7 @@ from nnc.run.entry_steps import Failure, Outline, StepCode
 from nnc.run.native_program import ProgramAbi, ProgramParts
 
 ALIGNMENT = 64  # bytes; of the arena and of constants
+_ROOM = b"room for an exported function's constants".ljust(ALIGNMENT, b".")  # how it begins in an object file
 _BYTES = np.array([f"\\{byte:02X}".encode() for byte in range(256)], "S3")
 
 
@@ -56,7 +59,23 @@ class ExportedText(NamedTuple):
     @property
     def constant_bytes(self) -> int:
         """Bytes of all constants, with the gaps that align them."""
-        return _aligned(self.constants[-1].offset + self.constants[-1].value.nbytes) if self.constants else 0
+        return _end(self.constants)
+
+    def with_constants(self, content: bytes) -> bytes:
+        """Returns the object file with the constants in their room.
+
+        Raises:
+            InternalError: there is no room, or more than one.
+        """
+        if not self.constant_bytes:
+            return content
+        if content.count(_ROOM) != 1:
+            raise InternalError("the object file has no room for constants, or several.")
+        filled, start = bytearray(content), content.index(_ROOM)
+        filled[start : start + len(_ROOM)] = bytes(len(_ROOM))
+        for value, offset in self.constants:
+            filled[start + offset : start + offset + value.nbytes] = np.ascontiguousarray(value).tobytes()
+        return bytes(filled)
 
 
 def missing_kernels(parts: ProgramParts, links: Callable[[str], bool]) -> list[Step]:
@@ -94,7 +113,7 @@ def print_exported(name: str, parts: ProgramParts, given: Sequence[int | NDArray
     errors = _errors(outline)
     lines = [
         *sorted({*printed.declared, *code.declarations}),
-        *(_constants(constants) if inside else ()),
+        *([_print_room(constants)] if inside and constants else ()),
         *printed.texts,
         code.text(),
         *_run(printed.flushed),
@@ -117,11 +136,18 @@ def _placed(values: Sequence[NDArray]) -> Iterator[StoredConstant]:
         offset = _aligned(offset + value.nbytes)
 
 
-def _constants(constants: Sequence[StoredConstant]) -> Iterator[str]:
-    for k, (value, _) in enumerate(constants):
-        data = np.frombuffer(np.ascontiguousarray(value).tobytes(), np.uint8)
-        text = _BYTES[data].tobytes().decode() if data.size else ""
-        yield f'@constant{k} = private unnamed_addr constant [{data.size} x i8] c"{text}", align {ALIGNMENT}'
+def _end(constants: Sequence[StoredConstant]) -> int:
+    return _aligned(constants[-1].offset + constants[-1].value.nbytes) if constants else 0
+
+
+def _print_room(constants: Sequence[StoredConstant]) -> str:
+    """Returns the room for constants. LLVM may not take its first bytes for their values: they are initialized elsewhere."""
+    rest = max(0, _end(constants) - len(_ROOM))
+    kinds = f"[{len(_ROOM)} x i8]", f"[{rest} x i8]"
+    return (
+        f"@constants = private externally_initialized constant <{{ {', '.join(kinds)} }}> "
+        f'<{{ {kinds[0]} c"{_ROOM.decode()}", {kinds[1]} zeroinitializer }}>, align {ALIGNMENT}'
+    )
 
 
 class _Copied:
@@ -216,9 +242,8 @@ def _main(
 
     def constant(word: int) -> Iterator[str]:
         nonlocal known
-        if not inside:
-            yield from behind("%constants", offsets[known])
-        yield from put(f"@constant{known}" if inside else f"%item{count}", word)
+        yield from behind("@constants" if inside else "%constants", offsets[known])
+        yield from put(f"%item{count}", word)
         known += 1
 
     for i, position in enumerate(given):

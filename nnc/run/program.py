@@ -196,7 +196,8 @@ class Program:
     @property
     def memory_plan(self) -> MemoryPlan:
         """The address of each tensor, and the bytes in total; it is known before anything runs."""
-        return make_memory_plan(self.planned)
+        scratch = max((native.scratch for native in self.natives.values()), default=0)
+        return replace(make_memory_plan(self.planned), library_bytes=scratch)
 
     @property
     def cost(self) -> Cost:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import NamedTuple
 
 from nnc.base.html import format_bytes, format_table, show_text
@@ -12,6 +13,7 @@ from nnc.base.source import SourceLine
 from nnc.errors import MemoryBudgetError, user_error
 from nnc.graph import TensorSpec, value_text
 from nnc.lower.plan.costs import CostRow, node_cost, step_bytes, step_flops
+from nnc.lower.plan.emit import WORKSPACE
 from nnc.lower.plan.schedule.assign import estimate_seconds
 from nnc.lower.plan.stages import Bound, Branches, Kind, Loop, Planned, Step, View, is_contiguous
 
@@ -41,7 +43,9 @@ class MemoryPlan:
     `arena_bytes` holds all that only the call itself needs; `lower_bound` is the largest set of bytes that are live at
     once in it, which no plan can beat. `peak` is the allocation of a call, arena and outputs; `memory_budget` limits it.
     `kept_bytes` are packed forms of inputs, made once and read by all calls with the same arrays; the first of these allocates
-    them, too. `recomputed` is the work of the commands that run once more so that the plan fits into that.
+    them, too. `recomputed` is the work of the commands that run once more so that the plan fits into that. `workspace_bytes` are
+    the part of the arena in which kernels work when the most of it is live, `library_bytes` memory beside the arena that kernels
+    share; `purposes` are the bytes of inputs for each purpose.
     """
 
     arena_bytes: int
@@ -52,6 +56,32 @@ class MemoryPlan:
     rows: tuple[MemoryRow, ...]
     recomputed: Cost
     kept_bytes: int = 0
+    workspace_bytes: int = 0
+    library_bytes: int = 0
+    purposes: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def by_purpose(self) -> dict[str, int]:
+        """All bytes that a call needs, its arguments and results included, for each purpose.
+
+        The arena holds workspace and activations, which are all other values that only the call needs. A GPU's driver and
+        libraries take memory besides, which no plan knows.
+        """
+        inputs = dict(self.purposes) or {"arguments": self.input_bytes}
+        of_inputs = {name: inputs.get(name, 0) for name in ("parameters", "optimizer", "arguments", "captured")}
+        return of_inputs | {
+            "constants": self.constant_bytes,
+            "packed": self.kept_bytes,
+            "results": self.output_bytes,
+            "activations": self.arena_bytes - self.workspace_bytes,
+            "workspace": self.workspace_bytes,
+            "libraries": self.library_bytes,
+        }
+
+    @property
+    def total(self) -> int:
+        """All bytes that a call needs, its arguments and results included."""
+        return sum(self.by_purpose.values())
 
     @property
     def ratio(self) -> float:
@@ -178,7 +208,23 @@ def make_memory_plan(planned: Planned) -> MemoryPlan:
             )
     given, returned, constant = totals[Kind.INPUT], totals[Kind.OUTPUT], totals[Kind.CONSTANT]
     again = Cost(tuple(node_cost(node, planned.machine.schedule) for node in planned.recomputed))
-    return MemoryPlan(planned.arena_bytes, planned.lower_bound, given, returned, constant, tuple(rows), again, kept)
+    workspace = _live_workspace(rows)
+    return MemoryPlan(
+        planned.arena_bytes, planned.lower_bound, given, returned, constant, tuple(rows), again, kept, workspace
+    )
+
+
+def _live_workspace(rows: Sequence[MemoryRow]) -> int:
+    """Returns the bytes of workspaces that are live at the time when most of the arena is."""
+    changes: dict[int, list[int]] = {}
+    for row in rows:
+        if row.kind == Kind.ARENA.value:
+            for at, sign in ((row.first, 1), (row.last + 1, -1)):
+                change = changes.setdefault(at, [0, 0])
+                change[0] += sign * row.size
+                change[1] += sign * row.size * row.name.startswith(WORKSPACE)
+    live = accumulate((changes[at] for at in sorted(changes)), lambda x, y: [x[0] + y[0], x[1] + y[1]])
+    return max(live, default=[0, 0])[1]
 
 
 def check_budget(planned: Planned, budget: int | None) -> None:

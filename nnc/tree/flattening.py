@@ -194,6 +194,21 @@ def paths(treedef: TreeDef) -> list[list[str]]:
     return [[_written(entry) for entry in accessor] for accessor in optree.treespec_accessors(treedef)]
 
 
+def containers_of_leaves(treedef: TreeDef) -> list[tuple[Any, list[type]]]:
+    """Returns, for each leaf of the arguments of a call, the argument that holds it, and the classes of the containers around it.
+
+    Args:
+        treedef: the structure of the pair of positional and named arguments.
+
+    Example:
+        >>> _, treedef = nnc.tree.flatten((({"a": [1, 2]},), {}))
+        >>> containers_of_leaves(treedef)[0]
+        ((0, 0), [<class 'tuple'>, <class 'tuple'>, <class 'dict'>, <class 'list'>])
+    """
+    rows = optree.treespec_accessors(treedef)
+    return [(tuple(entry.entry for entry in row[:2]), [entry.type for entry in row]) for row in rows]
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Container:
     """A container of a structure: its path, entry by entry; its class; its settings by name, where it is a dataclass."""

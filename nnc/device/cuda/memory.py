@@ -94,12 +94,12 @@ class Lease:
         ()
     """
 
-    __slots__ = ("_completions", "pointer", "readers", "stream")
+    __slots__ = ("completions", "pointer", "readers", "stream")
 
     def __init__(self, pointer: Any, stream: CudaStream | None) -> None:
         self.pointer, self.stream = pointer, stream
         self.readers = _NOBODY  # streams in which other libraries work on it, as `__dlpack__` is told
-        self._completions: tuple[Completion, ...] = ()
+        self.completions: tuple[Completion, ...] = ()  # calls on which it depends, which may be done by now
 
     def depend_on(self, completions: Iterable[Completion]) -> None:
         """Notes the calls that write the block, and those on which their operands depend.
@@ -107,18 +107,13 @@ class Lease:
         Args:
             completions: the completions of the calls.
         """
-        self._completions = tuple(completions)
-
-    @property
-    def depends(self) -> bool:
-        """Whether it is known to depend on calls, which may be done by now."""
-        return bool(self._completions)
+        self.completions = tuple(completions)
 
     def pending(self) -> tuple[Completion, ...]:
         """Returns the calls that are not known to be right."""
-        if self._completions:
-            self._completions = tuple(each for each in self._completions if not each.is_known_fine())
-        return self._completions
+        if self.completions:
+            self.completions = tuple(each for each in self.completions if not each.is_known_fine())
+        return self.completions
 
     def check(self) -> None:
         """Waits for the calls on which the block depends.
@@ -126,7 +121,7 @@ class Lease:
         Raises:
             Exception: one of them refused an operand.
         """
-        for each in self._completions:
+        for each in self.completions:
             each.check()
 
 
@@ -184,6 +179,12 @@ class CudaPool:
             except self._exhaustion:
                 raise self._exhausted(nbytes, label) from None
         return Block(int(pointer.ptr), nbytes, Lease(pointer, stream))
+
+    @property
+    def capacity(self) -> int:
+        """All bytes of the device, free or not."""
+        with self._context.current():
+            return int(self._context.cupy.cuda.runtime.memGetInfo()[1])
 
     def free(self, block: Block, stream: CudaStream) -> None:
         """Frees a block; the work that is in the stream now may still use it."""

@@ -529,7 +529,9 @@ class Code(FunctionWriter):
         return self.convert(value, dtypes.uint8) if dtypes.is_bool(value.dtype) else value
 
     def reduce(self, name: str, x: Value, start: Value | None = None) -> Value:
-        """Returns all lanes in one: "fadd", "fmul" (with `start`; lanes in any order), "add", "mul", "and", "or", "xor"."""
+        """Returns all lanes in one: "fadd", "fmul" (with `start`; lanes in any order), "add", "mul", "and", "or", "xor", "smin",
+        "smax".
+        """
         short = {"float": "f32", "double": "f64"}.get(scalar_type(x.dtype), scalar_type(x.dtype))
         full = f"llvm.vector.reduce.{name}.v{x.lanes}{short}"
         kind = scalar_type(x.dtype)

@@ -26,6 +26,7 @@ from nnc.lower.kernels.sizes import Numbers
 from nnc.lower.plan.stages import View
 
 Loops = tuple[int, ...]
+Places = tuple[tuple[tuple[int, int], ...], ...]
 
 _NEIGHBOURS = 16  # iterations in the lanes of a register, at most
 _GATHERED = 4  # instructions for a vector of elements at computed places
@@ -47,9 +48,10 @@ class Nest:
     """A fused graph with its loops.
 
     `sizes[l]` is how often loop l runs; `outer` and `row` list loops from the outside in, `vector` is one of them (None: there is
-    no loop at all). `strides[i][l]` are the bytes by which operand i (inputs, then outputs) moves with loop l, `axis_strides[i]`
-    the bytes by which it moves with its axes. `loop_of` gives the loop of a label. `numbers` are those among the sizes, strides and
-    bits of `constants` that the kernel takes as numbers; None where it takes none.
+    no loop at all). `strides[i][l]` are the bytes by which operand i (inputs, then outputs) moves with loop l. `places[i]` are, of
+    an operand of gathers, the size of each axis and the bytes by which the operand moves with it. `loop_of` gives the loop of a
+    label. `numbers` are those among the sizes, strides and bits of `constants` that the kernel takes as numbers; None where it
+    takes none.
     """
 
     machine: Target
@@ -62,7 +64,7 @@ class Nest:
     vector: int | None
     strides: tuple[tuple[int, ...], ...]
     loop_of: dict[int, int]
-    axis_strides: tuple[tuple[int, ...], ...]
+    places: Places
     numbers: Numbers | None = None
     constants: Mapping[Symbol, int] = field(default_factory=dict)
 
@@ -143,6 +145,7 @@ class Nesting(NamedTuple):
     sizes: tuple[int, ...]
     strides: tuple[tuple[int, ...], ...]
     constants: tuple[int, ...]
+    places: Places
     outer: Loops
     row: Loops
     vector: int | None
@@ -152,12 +155,12 @@ class Nesting(NamedTuple):
     @property
     def integers(self) -> tuple[Any, ...]:
         """The parts in which nests of one form may differ."""
-        return self[:3]
+        return self[:4]
 
     @property
     def form(self) -> tuple[Any, ...]:
         """The other parts."""
-        return self[3:]
+        return self[4:]
 
 
 def nest_of(
@@ -165,12 +168,11 @@ def nest_of(
     numbers: Numbers | None = None,
 ) -> Nest:  # fmt: skip
     """Returns the nest with these loops, with numbers among their sizes and strides and the constants."""
-    sizes, strides, constants, outer, row, vector, loop_of, _ = loops
+    sizes, strides, constants, places, outer, row, vector, loop_of, _ = loops
     phases = Phases.of(graph, domain, guarded)
-    steps = tuple(view.strides for view in views)
     known = dict(zip(graph.constants, constants, strict=True)) if numbers is not None else {}
     nest = Nest(
-        machine, graph, domain, phases, sizes, outer, row, vector, strides, dict(loop_of), steps, numbers, known
+        machine, graph, domain, phases, sizes, outer, row, vector, strides, dict(loop_of), places, numbers, known
     )
     return nest if row or _indexed(graph, domain) else _tiled(nest, machine.loops.tiles)
 
@@ -219,7 +221,14 @@ def loops_of(
     else:
         row = (*(loop for loop in row if loop != vector), *((vector,) if vector is not None else ()))
     constants = tuple([_bits(x.reshape(-1)[:1].tobytes()) for x in graph.constants.values()])
-    return Nesting(sizes, strides, constants, outer, row, vector, loop_of, (*axes, _indexed(graph, domain)))
+    gathers = {x for node in graph.nodes if is_gather(node) for x in node.inputs}
+    places = tuple(
+        [
+            tuple(zip(view.spec.shape, view.strides, strict=True)) if operand in gathers else ()
+            for operand, view in zip(operands, views, strict=True)
+        ]
+    )
+    return Nesting(sizes, strides, constants, places, outer, row, vector, loop_of, (*axes, _indexed(graph, domain)))
 
 
 def _bits(data: bytes) -> int:

@@ -69,8 +69,6 @@ class KernelPrinter:
         or the vector loop is a short one that differs: numbers would make that slower.
         """
         graph, machine, views = step.graphs[0], self._machine, (*step.inputs, *step.outputs)
-        if any(map(is_gather, graph.nodes)):
-            return None
         domain = Domain.of(graph)
         here = loops_of(graph, domain, views, machine)
         there = loops_of(other.graphs[0], Domain.of(other.graphs[0]), (*other.inputs, *other.outputs), machine)
@@ -166,11 +164,14 @@ class _NestPrinter(NestRows):
 
     def _look_at_indices(self, main: Code) -> None:
         """Refuses indices out of range, before anything is written."""
-        looked: set[tuple[Symbol, int]] = set()
+        looked: list[tuple[Symbol, int]] = []
         for node in self.graph.nodes:
             if is_gather(node) and node.params["mode"] == "error":
-                sizes = [node.inputs[0].shape[axis] for axis in node.params["axes"]]
-                looked.update(zip(node.inputs[1:], sizes, strict=True))
+                operand = self.place[node.inputs[0]]
+                for axis, index in zip(node.params["axes"], node.inputs[1:], strict=True):
+                    size = self.nest.places[operand][axis][0]
+                    if not any(index is other and size == n for other, n in looked):
+                        looked.append((index, size))
         if not looked:
             return
         known = {
@@ -178,16 +179,15 @@ class _NestPrinter(NestRows):
         }
         outside = any(not 0 <= known[index] < size for index, size in looked if index in known)
         bad = main.slot(main.constant(outside, dtypes.bool_))
-        given = [pair for pair in looked if pair[0] not in known]
-        for index, size in sorted(given, key=lambda pair: (self.place[pair[0]], pair[1])):
-            operand = self.place[index]
+        given = [(self.place[index], size, index.dtype) for index, size in looked if index not in known]
+        for operand, size, dtype in sorted(given, key=lambda pair: pair[:2]):
             with ExitStack() as stack:
                 pointer = f"%p{operand}"
-                for n, step in zip(index.shape, self.nest.axis_strides[operand], strict=True):
+                for n, step in self.nest.places[operand]:
                     if n > 1 and step:
                         i = stack.enter_context(main.loop(0, n))
                         pointer = main.offset(pointer, main.mul(i, main.integer(step)))
-                at = main.convert(main.load(pointer, index.dtype), dtypes.int64)
+                at = main.convert(main.load(pointer, dtype), dtypes.int64)
                 beyond = main.or_(main.compare("lt", at, main.integer(0)), main.compare("ge", at, main.integer(size)))
                 main.write(bad, main.or_(main.read(bad), beyond))
         refuse, go_on = main.label("refuse"), main.label("go")

@@ -24,19 +24,24 @@ def position(code: Code, index: Value, size: int, mode: str) -> tuple[Value, Val
     index.
     """
     wide = code.convert(index, dtypes.uint64 if index.dtype in dtypes.UNSIGNED else dtypes.int64)
-    zero, last = code.like(wide, 0), code.like(wide, size - 1)
+    zero, last = code.like(wide, 0), _number(code, wide, size - 1)
     if mode == "clip" and wide.dtype == dtypes.uint64:
         return code.bitcast(code.intrinsic("umin", wide, last), dtypes.int64), None
     if mode == "clip":
         return code.intrinsic("smax", code.intrinsic("smin", wide, last), zero), None
     if mode == "wrap":
-        rest = code.rem(wide, code.like(wide, size))
+        rest = code.rem(wide, _number(code, wide, size))
         if wide.dtype == dtypes.int64:
-            rest = code.select(code.compare("lt", rest, zero), code.add(rest, code.like(rest, size)), rest)
+            rest = code.select(code.compare("lt", rest, zero), code.add(rest, _number(code, rest, size)), rest)
         return code.bitcast(rest, dtypes.int64), None
     count = code.bitcast(wide, dtypes.uint64)  # negative ones become large
-    ok = code.compare("lt", count, code.like(count, size))
+    ok = code.compare("lt", count, _number(code, count, size))
     return code.bitcast(code.select(ok, wide, zero), dtypes.int64), ok
+
+
+def _number(code: Code, x: Value, n: int) -> Value:
+    """Returns an integer of the dtype and lanes of x, which may be a number of the kernel."""
+    return code.like(x, n) if isinstance(n, int) else code.splat(code.convert(code.integer(n), x.dtype), x.lanes)
 
 
 @dataclass(slots=True)
@@ -193,9 +198,9 @@ class Values:
             if mode == "error":
                 at = code.convert(self.value(index, block), dtypes.int64)
             else:
-                at, there = position(code, self.value(index, block), x.shape[axis], mode)
+                at, there = position(code, self.value(index, block), self.nest.places[operand][axis][0], mode)
                 inside = code.and_(inside, there) if there is not None else inside
-            place = code.add(place, code.mul(at, code.like(at, self.nest.axis_strides[operand][axis])))
+            place = code.add(place, code.mul(at, _number(code, at, self.nest.places[operand][axis][1])))
         pointer = self._pointer(operand, block)
         if not place.lanes:
             found = self._read(operand, code.offset(pointer, place), block)

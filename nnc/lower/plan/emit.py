@@ -21,6 +21,7 @@ from nnc.graph import Command, Graph, Node, Symbol, TensorSpec
 from nnc.lower.plan.stages import Branches, Buffer, Iteration, Kind, Loop, Step, Steps, View
 from nnc.lower.plan.views import shared_view
 
+WORKSPACE = "workspace of "  # begins the names of tensors in which kernels work
 COPIES = 64  # most copies of an iteration that a loop is unrolled to; beyond, carried values are copied
 _PEELED = 4096  # bytes; smaller values are copied into a loop once rather than giving it a first iteration of its own
 
@@ -210,7 +211,7 @@ class _GraphSteps:
             nbytes = self.emitter.workspace(node)
             if nbytes:
                 spec = TensorSpec((nbytes,), uint8)
-                results.append(self.emitter.scratch(spec, f"workspace of {node.command.name}", node.source))
+                results.append(self.emitter.scratch(spec, f"{WORKSPACE}{node.command.name}", node.source))
             self.steps.append(
                 Step(node.command, tuple(operands), tuple(results), node.params, node.graphs, node.source)
             )

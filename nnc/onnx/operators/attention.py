@@ -24,11 +24,7 @@ def attention(
         heads = (node.attributes["q_num_heads"], *[node.attributes["kv_num_heads"]] * 2)
         q, k, v = (nnp.reshape(x, (*x.shape[:2], count, -1)) for x, count in zip((q, k, v), heads, strict=True))
     past = 0 if past_k is None else past_k.shape[2]
-    if past_k is not None:
-        k, v = (
-            nnp.concatenate([nnp.swapaxes(nnp.asarray(old), 1, 2), new], axis=1)
-            for old, new in ((past_k, k), (past_v, v))
-        )
+    k, v = after_cache(past_k, k), after_cache(past_v, v)
     count, keys = q.shape[1], k.shape[1]
     bias, allowed = _masks(mask, keys)
     left, right = get("left_window_size", -1), get("right_window_size", -1)
@@ -51,9 +47,14 @@ def attention(
     else:
         if lengths is not None:
             allowed = _both(allowed, np.arange(keys) < nnp.reshape(lengths, (-1, 1, 1, 1)))
-        found, scores = _with_scores(node, q, k, v, bias, allowed, scale)
+        found, scores = with_scores(node, q, k, v, bias, allowed, scale)
     found = nnp.swapaxes(found, 1, 2) if has_heads else nnp.reshape(found, (*found.shape[:2], -1))
     return found, nnp.swapaxes(k, 1, 2), nnp.swapaxes(v, 1, 2), scores
+
+
+def after_cache(past: Any, new: Any) -> Any:
+    """Puts keys or values (batch, places, heads, features) behind those of a cache (batch, heads, places, features)."""
+    return new if past is None else nnp.concatenate([nnp.swapaxes(nnp.asarray(past), 1, 2), new], axis=1)
 
 
 def _masks(mask: Any, keys: int) -> tuple[Any, Any]:
@@ -75,7 +76,7 @@ def _both(allowed: Any, other: Any) -> Any:
     return other if allowed is None else allowed & other
 
 
-def _with_scores(node: Node, q: Any, k: Any, v: Any, bias: Any, allowed: Any, scale: float) -> tuple[Any, Any]:
+def with_scores(node: Node, q: Any, k: Any, v: Any, bias: Any, allowed: Any, scale: float) -> tuple[Any, Any]:
     """Returns the means of the values, and the scores at the stage that the node asks for."""
     dtype, (batch, count, heads, size), groups = q.dtype, q.shape, k.shape[2]
     wide = np.result_type(dtype_of(node.attributes.get("softmax_precision", 1)), np.float32)

@@ -10,6 +10,7 @@ import numpy as np
 import nnc.nn as nn
 import nnc.numpy as nnp
 from nnc.onnx.model import Node
+from nnc.onnx.operators.attention import after_cache, with_scores
 from nnc.onnx.operators.fused import DOMAIN
 from nnc.onnx.operators.fused_quantized import matmul_integer_to_float
 from nnc.onnx.operators.table import operator
@@ -93,10 +94,9 @@ def _self_attention(node: Node, projected: Any, mask: Any, past: Any, added: Any
     sizes = node.attributes.get("qkv_hidden_sizes") or [width // 3] * 3
     ends = np.cumsum(sizes)[:2].tolist()
     q, k, v = (_split(part, heads) for part in nnp.split(projected, ends, axis=-1))
-    before = 0
+    before = 0 if past is None else past.shape[3]
     if past is not None:
-        before = past.shape[3]
-        k, v = (nnp.concatenate([nnp.swapaxes(nnp.asarray(past)[i], 1, 2), new], axis=1) for i, new in ((0, k), (1, v)))
+        k, v = after_cache(past[0], k), after_cache(past[1], v)
     total = _bias_of(node, mask, added, q.shape[0], k.shape[1])
     found = _attended(node, q, k, v, total, before)
     is_cached = len(node.outputs) > 1 and node.outputs[1]
@@ -128,13 +128,8 @@ def multi_head_attention(
             k, v = k + bias[width : 2 * width], v + bias[2 * width :]
     q = _split(q, heads)
     k, v = (_split(x, heads) if x.ndim == 3 else nnp.swapaxes(nnp.asarray(x), 1, 2) for x in (k, v))
-    before = 0
-    if past_k is not None:
-        before = past_k.shape[2]
-        k, v = (
-            nnp.concatenate([nnp.swapaxes(nnp.asarray(old), 1, 2), new], axis=1)
-            for old, new in ((past_k, k), (past_v, v))
-        )
+    before = 0 if past_k is None else past_k.shape[2]
+    k, v = after_cache(past_k, k), after_cache(past_v, v)
     total = _bias_of(node, mask, added, q.shape[0], k.shape[1])
     return _attended(node, q, k, v, total, before), nnp.swapaxes(k, 1, 2), nnp.swapaxes(v, 1, 2)
 
@@ -203,12 +198,12 @@ def group_query_attention(
     length = max(whole, 0 if past_k is None else past_k.shape[2])
     k, v = (_cache(old, new, own, length) for old, new in ((past_k, k), (past_v, v)))
     key, mine = np.arange(k.shape[1]), nnp.reshape(own, (-1, 1, count, 1))
-    window, softcap = get("local_window_size", -1), get("softcap", 0.0)
+    window = get("local_window_size", -1)
     allowed = (key <= mine) if window < 0 else (key <= mine) & (key > mine - window)
     bias = None if added is None else nnp.pad(added, [(0, 0)] * 3 + [(0, k.shape[1] - added.shape[-1])])
-    scale = get("scale") or None
-    if softcap:
-        found = _capped(q, k, v, bias, allowed, scale or 1 / math.sqrt(q.shape[-1]), softcap)
+    scale = get("scale") or 1 / math.sqrt(q.shape[-1])
+    if get("softcap", 0.0):
+        found, _ = with_scores(node, q, k, v, bias, allowed, scale)
     else:
         found = nn.dot_product_attention(q, k, v, bias, allowed, scale=scale)
     return nnp.reshape(found, (*found.shape[:2], -1)), nnp.swapaxes(k, 1, 2), nnp.swapaxes(v, 1, 2)
@@ -220,15 +215,3 @@ def _cache(old: Any, new: Any, own: Any, length: int) -> Any:
     whole = nnp.zeros((batch, 0, heads, size), new.dtype) if old is None else nnp.swapaxes(nnp.asarray(old), 1, 2)
     whole = nnp.pad(whole, [(0, 0), (0, length - whole.shape[1]), (0, 0), (0, 0)])
     return whole.at[np.arange(batch)[:, None], own].set(new, mode="drop")
-
-
-def _capped(q: Any, k: Any, v: Any, bias: Any, allowed: Any, scale: float, softcap: float) -> Any:
-    """Attention whose scores tanh bounds."""
-    batch, count, heads, size = q.shape
-    grouped = nnp.reshape(q, (batch, count, k.shape[2], -1, size))
-    products = nnp.reshape(nnp.einsum("btghd,bsgd->bghts", grouped, k), (batch, heads, count, -1))
-    scores = nnp.tanh(products * (scale / softcap)) * softcap
-    scores = scores if bias is None else scores + bias
-    weights = nn.softmax(nnp.where(allowed, scores, -np.inf), axis=-1)
-    parts = nnp.reshape(weights, (batch, k.shape[2], -1, count, k.shape[1]))
-    return nnp.reshape(nnp.einsum("bghts,bsgd->btghd", parts, v), (batch, count, heads, -1))

@@ -13,7 +13,15 @@ from nnc.onnx.model import Node
 from nnc.onnx.operators.activation import leaky_relu
 from nnc.onnx.operators.fused import DOMAIN
 from nnc.onnx.operators.pool import average_pool, global_average_pool
-from nnc.onnx.operators.quantize import dequantize, dynamic_quantize, matmul_integer, qlinear_conv, quantize, saturated
+from nnc.onnx.operators.quantize import (
+    dequantize,
+    dynamic_quantize,
+    in_rows,
+    matmul_integer,
+    qlinear_conv,
+    quantize,
+    saturated,
+)
 from nnc.onnx.operators.recurrent import run_directions
 from nnc.onnx.operators.table import operator
 
@@ -107,8 +115,7 @@ def qlinear_conv_of_channels(node: Node, x: Any, *more: Any) -> Any:
 def matmul_integer_to_float(
     node: Node, a: Any, b: Any, a_scale: Any, b_scale: Any, a_zero: Any = None, b_zero: Any = None, bias: Any = None
 ) -> Any:
-    row = nnp.expand_dims(a_scale, -1) if a_scale.ndim and a_scale.shape[0] > 1 else a_scale
-    found = nnp.astype(matmul_integer(node, a, b, a_zero, b_zero), "float32") * (row * b_scale)
+    found = nnp.astype(matmul_integer(node, a, b, a_zero, b_zero), "float32") * (in_rows(a_scale) * b_scale)
     return found if bias is None else found + bias
 
 

@@ -152,12 +152,13 @@ def qlinear_matmul(
     node: Node, a: Any, a_scale: Any, a_zero: Any, b: Any, b_scale: Any, b_zero: Any, y_scale: Any, y_zero: Any
 ) -> Any:
     product = nnp.astype(matmul_integer(node, a, b, a_zero, b_zero), "float32")
-    factor = nnp.astype(_row(a_scale, -1), "float32") * nnp.astype(b_scale, "float32") / nnp.astype(y_scale, "float32")
+    factor = nnp.astype(in_rows(a_scale), "float32") * nnp.astype(b_scale, "float32") / nnp.astype(y_scale, "float32")
     return saturated(nnp.round(product * factor) + nnp.astype(y_zero, "int32"), np.dtype(y_zero.dtype))
 
 
-def _row(scale: Any, axis: int) -> Any:
-    return nnp.expand_dims(scale, axis) if scale.ndim and scale.shape[0] > 1 else scale
+def in_rows(scale: Any) -> Any:
+    """Gives scales of rows the axis of columns; a scale of all stays."""
+    return nnp.expand_dims(scale, -1) if scale.ndim and scale.shape[0] > 1 else scale
 
 
 @operator("QLinearConv")

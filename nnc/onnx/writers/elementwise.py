@@ -45,8 +45,16 @@ def number(writer: Writer, node: Node, value: float) -> str:
 
 @writes("select")
 def _select(writer: Writer, node: Node, x: Names) -> str:
-    """Engines choose among wider numbers alone."""
+    """Engines choose among wider numbers alone, and fuse Relu with the operator before it."""
     dtype = node.outputs[0].spec.dtype
+    compared = writer.maker(x[0], "LessOrEqual")
+    if (
+        compared is not None
+        and compared[0] == x[2]
+        and kind(node, 1) == "f"
+        and all(map(writer.is_zero, (compared[1], x[1])))
+    ):
+        return str(writer.op("Relu", x[2]))
     if kind(node, 1) == "b":
         other = writer.op("And", writer.op("Not", x[0]), x[2])
         return str(writer.op("Or", writer.op("And", x[0], x[1]), other))

@@ -32,6 +32,7 @@ class Writer:
         self.problems: list[NncError] = outer.problems if outer is not None else []
         self._root: Writer = outer._root if outer is not None else self
         self._parts: dict[str, tuple[str, str]] = dict(outer._parts) if outer is not None else {}
+        self._made: dict[str, NodeProto] = {}
         self.constants: dict[str, np.ndarray[Any, Any]] = {}
         self._known: dict[Any, str] = {}
         self._count = 0
@@ -69,6 +70,7 @@ class Writer:
         """Adds a node; returns the names of its results, or its name if there is one."""
         names = [self.new() for _ in range(outputs)]
         self.nodes.append(helper.make_node(operator, list(inputs), names, **attributes))
+        self._made.update(dict.fromkeys(names, self.nodes[-1]))
         return names[0] if outputs == 1 else names
 
     def cast(self, name: str, dtype: Any) -> str:
@@ -78,6 +80,17 @@ class Writer:
     def known(self, name: str) -> np.ndarray[Any, Any] | None:
         """Returns the value of a constant; None where the name is another value's."""
         return self._root.constants.get(name)
+
+    def maker(self, name: str, operator: str) -> list[str] | None:
+        """Returns the operands of the node that a value comes from; None where that is not one of this operator in this graph."""
+        made = self._made.get(name)
+        return list(made.input) if made is not None and made.op_type == operator else None
+
+    def is_zero(self, name: str) -> bool:
+        """Whether a value is known to be 0 everywhere."""
+        source = self.maker(name, "Expand")
+        value = self.known(name if source is None else source[0])
+        return value is not None and not value.any()
 
     def graph(self, graph: Graph, operands: Sequence[str]) -> list[str]:
         """Writes a graph on operands; returns the names of its results."""

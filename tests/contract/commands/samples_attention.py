@@ -37,6 +37,7 @@ def _rows(operands: tuple[Any, ...], wrt: tuple[int, ...], **params: Any) -> lis
 
 _ONES: dict[str, Any] = {"scale": 1.0, "reach": (None, None), "biased": False}
 _MASK = np.asarray([[True, False, True], [True, True, False]])
+_RANGES = np.asarray([[0, 2], [1, 4], [2, 3]], np.int32)
 
 SAMPLES: list[Sample] = [
     *_rows((_normal(2, 1, 3), _normal(3, 1, 3), _normal(3, 1, 2)), (0, 1, 2), **_ONES),
@@ -44,6 +45,8 @@ SAMPLES: list[Sample] = [
            reach=(None, None), biased=True),
     *_rows((_normal(2, 3, 1, 2), _normal(2, 3, 1, 2), _normal(2, 3, 1, 2), _MASK[:, None, None]), (1, 2), scale=0.7,
            reach=(1, 0), biased=False),
+    *_rows((_normal(3, 2, 2), _normal(4, 1, 2), _normal(4, 1, 3), _RANGES[None]), (0, 2), scale=0.7, reach=(None, None),
+           biased=False),
     Sample("attention", (_normal(2, 1, 2), _normal(0, 1, 2), _normal(0, 1, 2)), _ONES, differentiable=()),
     Sample("attention", (_normal(0, 1, 2), _normal(2, 1, 2), _normal(2, 1, 2)), _ONES, differentiable=()),
 ]  # fmt: skip

@@ -85,11 +85,11 @@ def test_a_wrong_call_is_not_taken_for_a_right_one() -> None:
 def test_a_block_forgets_calls_that_are_known_to_be_right() -> None:
     early, late = LateEvent(), LateEvent()
     lease = Lease(None, None)
-    assert not lease.depends
+    assert not lease.completions
     calls = completion(early, np.zeros(1)), completion(late, np.zeros(1))
     lease.depend_on(calls)
-    assert lease.depends and lease.pending() == calls
+    assert lease.completions and lease.pending() == calls
     early.done = True
     assert lease.pending() == calls[1:]
     late.done = True
-    assert lease.pending() == () and not lease.depends
+    assert lease.pending() == () and not lease.completions

@@ -98,6 +98,18 @@ def test_the_letters_are_learnt_and_written(tmp_path: Path) -> None:
     assert drawn["circle"] == 3 and drawn["polyline"] == 2 and "held_out=" in done.stderr
 
 
+def test_packed_texts_are_learnt_and_need_little_padding(tmp_path: Path) -> None:
+    options = ["--epochs", "3", "--features", "32", "--layers", "1", "--tokens", "1024", "--texts", "150"]
+    done = run("packed_texts", tmp_path / "out", *options)
+    rows = table_below(done.stdout, "model")
+    uniform, _, transformer = (row[0] for row in rows.values())
+    assert transformer < 0.85 * uniform
+    packed, padded = map(float, re.findall(r"([\d.]+)%", done.stdout))
+    assert packed < 40 < 70 < padded
+    drawn = shapes(tmp_path / "out" / "packed_texts.svg")
+    assert drawn["circle"] == 3 and drawn["polyline"] == 2 and "bits=" in done.stderr
+
+
 def test_the_plan_of_a_resnet_is_printed_before_it_trains(tmp_path: Path) -> None:
     done = run("resnet_cifar", tmp_path / "out", "--model", "resnet18", "--batch-size", "2", "--steps", "1")
     assert "resnet18: 11,173,962 parameters" in done.stdout

@@ -90,6 +90,7 @@ def test_equal_polynomials_need_no_guard() -> None:
     sizes = Sizes()
     n = sizes.give(8)
     assert 4 * n == n + n * 3 and hash(4 * n) == hash(n + 3 * n) and (n * 6) // 3 == 2 * n and (n * n) // n == n
+    assert (n + 1) // (n + 1) == 1 and type((n + 1) // (n + 1)) is int and (n * n + 3 * n + 2) // (n + 1) == n + 2
     assert sizes.at([5]) is not None
 
 

@@ -21,9 +21,8 @@ REFUSED = {
 
 
 def may_be_refused(row: Sample) -> bool:
-    """Also without elements, or with complex numbers to sort, the reference runs."""
-    arrays = [np.asarray(x) for x in row.operands]
-    return row.command in REFUSED or any(x.size == 0 or x.dtype.kind == "c" for x in arrays)
+    """The reference also runs some commands of complex numbers, such as sorts and powers."""
+    return row.command in REFUSED or any(np.asarray(x).dtype.kind == "c" for x in row.operands)
 
 
 @pytest.mark.parametrize("row", all_samples(), ids=str)

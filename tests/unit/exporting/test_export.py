@@ -100,6 +100,15 @@ def test_threads_share_loops_and_end(tmp_path: Path) -> None:
         assert a.tobytes() == b.tobytes()
 
 
+def test_constants_are_results(tmp_path: Path) -> None:
+    """LLVM, which sees no values, may take none for them."""
+    few, many, none = np.array([7.0, -1.5]), np.arange(20, dtype=np.int32), np.zeros((0, 3), np.float32)
+    check(tmp_path / "out", lambda x: (few, x + few[1], many[::-1], none, np.float32(2.5)), np.float64(1))
+    assert [x.tolist() for x in nnc.load_exported(tmp_path / "out")(1.0)[:2]] == [[7.0, -1.5], -0.5]
+    nnc.export(lambda: none, path=tmp_path / "empty", name="f")
+    assert nnc.load_exported(tmp_path / "empty")().shape == (0, 3)
+
+
 def test_constants_may_lie_in_a_file(tmp_path: Path) -> None:
     fun, args = PROGRAMS["lenet"]()
     inside = nnc.export(fun, *args, path=tmp_path / "inside", name="f")

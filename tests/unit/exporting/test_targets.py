@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,6 +14,7 @@ import pytest
 
 import nnc
 from nnc.base.machine import CPUS, processor
+from nnc.compiled import object_code
 from nnc.device.targets.objects import OBJECT_TARGETS
 from tests.unit.exporting.harness import build, check_depth, check_stack, in_python, leaves_of, outputs_in, run
 from tests.unit.exporting.programs import PROGRAMS
@@ -62,6 +64,25 @@ def test_every_target_has_an_object_file(target: str, tmp_path: Path) -> None:
     assert 0 < exported.code_bytes < 100_000
     content = (tmp_path / "out" / "mlp.o").read_bytes()
     assert content.startswith(b"\0asm" if target == "wasm32" else b"\x7fELF")
+
+
+@pytest.mark.parametrize("target", OBJECT_TARGETS)
+def test_constants_are_written_into_the_object_file(
+    target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """LLVM reads none of their bytes as text: a ResNet's took half a minute."""
+    sizes, make = list[int](), object_code.make_object
+
+    def measured(modules: Sequence[tuple[str, Any]], *args: Any) -> Any:
+        sizes.extend(len(text) for text, _ in modules)
+        return make(modules, *args)
+
+    monkeypatch.setattr(object_code, "make_object", measured)
+    large, small = np.random.default_rng(0).normal(size=1 << 15), np.array([3.0, 4.0])
+    nnc.export(lambda x: (x * large, small, large[:0]), np.float64(2), path=tmp_path / "out", name="f", target=target)
+    assert sum(sizes) < 100_000
+    content = (tmp_path / "out" / "f.o").read_bytes()
+    assert content.count(large.tobytes()) == content.count(small.tobytes()) == 1
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -38,3 +38,10 @@ def test_a_file_that_is_none_ends_with_a_worded_error(tmp_path: Path, capsys: py
     (tmp_path / "m.onnx").write_bytes(b"text")
     assert main([str(tmp_path / "m.onnx")]) == 1
     assert "no model" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("size", ["batch", "=3", "batch=x", "batch=-1"])
+def test_a_size_without_name_or_number_is_worded(size: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "m.onnx").write_bytes(dense())
+    assert main([str(tmp_path / "m.onnx"), "--run", "--size", size]) == 1
+    assert f"--size {size}: write the name of a dimension and its size" in capsys.readouterr().err

@@ -109,7 +109,7 @@ class ThreadValues(Values):
                 self._checked(given, x.shape[axis]) if mode == "error" else position(code, given, x.shape[axis], mode)
             )
             inside = code.and_(inside, there) if there is not None else inside
-            place = code.add(place, code.mul(at, code.like(at, self.nest.axis_strides[operand][axis])))
+            place = code.add(place, code.mul(at, code.like(at, self.nest.places[operand][axis][1])))
         if mode == "error":
             self._refuse(inside, block.mask)
         pointer = self._pointer(operand, block)

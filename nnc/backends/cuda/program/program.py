@@ -119,7 +119,7 @@ class CudaModule:
         has_statuses = statuses is not None and statuses.block.nbytes > 0
         if not has_statuses:
             for memory in (*inputs, *results):
-                if memory.block.owner.depends:
+                if memory.block.owner.completions:
                     break
             else:
                 return  # most calls end here: Python prepares them, and compiled code launches the kernels

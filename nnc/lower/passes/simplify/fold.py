@@ -1,7 +1,8 @@
 """Computes at compile time values that depend on constants alone.
 
 A constant that would be large stays an expression. A tensor that holds one number everywhere becomes a broadcast of that number,
-which takes no memory, and elementwise commands on such tensors are computed on the numbers.
+which takes no memory, and elementwise commands on such tensors are computed on the numbers. Empty tensors count as such, and so do
+reductions of them: programs have no kernels for them.
 """
 
 from __future__ import annotations
@@ -14,15 +15,15 @@ import numpy as np
 
 from nnc.base.dtypes import TAPE
 from nnc.base.options import Options
-from nnc.commands.properties import element_as, yields_elements
+from nnc.commands.properties import element_as, never_raises, yields_elements
 from nnc.commands.roles import NodeRoles, Read, take_apart
-from nnc.commands.rules import Number
+from nnc.commands.rules import Number, reduction
 from nnc.commands.shape import broadcast_to
 from nnc.errors import NncError
 from nnc.graph import Graph, Node, Symbol, TensorSpec, command, reference, register_pass
 from nnc.graph.graph import NDArray
 from nnc.graph.passes import Fact
-from nnc.graph.registry import effect, scalar
+from nnc.graph.registry import alias, effect, scalar
 from nnc.graph.remake import NewGraph, OncePerGraph, append_copy, with_renamed
 from nnc.lower.passes.simplify.dce import has_effect
 
@@ -88,6 +89,8 @@ class _Fold(NewGraph):
 
     def fold(self, node: Node) -> bool:
         """Whether the node's value is known; it is then a constant, or a broadcast of one."""
+        if self.fold_nothing(node):
+            return True
         for symbol in node.inputs:
             if symbol not in self.constants and symbol not in self.numbers:
                 return False
@@ -105,6 +108,33 @@ class _Fold(NewGraph):
             return False
         self.constants[out] = value
         return True
+
+    def fold_nothing(self, node: Node) -> bool:
+        """Whether there is nothing to compute, or nothing to compute it from: empty results, and reductions of empty tensors."""
+        outputs, is_given = node.outputs, any(symbol.spec.size for symbol in node.inputs)
+        if (
+            self.folder.sized
+            or node.command in effect
+            or node.command in alias
+            or (is_given and not never_raises(node))
+        ):
+            return False
+        if not any(out.spec.size or out.dtype == TAPE for out in outputs):
+            for out in outputs:
+                self.set_number(node, out, np.zeros((), out.dtype))
+            return True
+        if is_given or not node.inputs or len(outputs) != 1:
+            return False
+        (out,), by = outputs, reduction.get(node.command, None)
+        if by is not None:
+            self.set_number(node, out, np.asarray(by.identity(out.dtype), out.dtype))
+            return True
+        if node.command not in reference or out.dtype == TAPE or out.spec.nbytes > LARGEST_RESULT:
+            return False
+        value = _evaluate(node, [np.zeros(symbol.shape, symbol.dtype) for symbol in node.inputs])
+        if value is not None:
+            self.constants[out] = value
+        return value is not None
 
     def number_of(self, node: Node) -> NDArray | None:
         """Returns the number that the result holds everywhere, where all operands do, too."""
@@ -137,7 +167,7 @@ class _Fold(NewGraph):
         if constant is None:
             constant = self.number_constants[key] = Symbol(TensorSpec((), number.dtype))
             self.constants[constant] = number
-        self.add(node.update(command=broadcast_to, inputs=(constant,), params=MappingProxyType(params)))
+        self.add(node.update(command=broadcast_to, inputs=(constant,), outputs=(out,), params=MappingProxyType(params)))
 
     def value_of(self, node: Node, out: Symbol) -> NDArray | None:
         """Returns the value of a node on known values, some of them constants; None where it is large, or the command raises."""

@@ -105,6 +105,12 @@ def _product(rng: Rng) -> Example:
     return (TensorSpec(x, dtype), TensorSpec(y, dtype)), {"contract": (x_summed, y_summed), "batch": (x_batch, y_batch)}
 
 
+def _ranges(rng: Rng, shape: Shape, keys: int) -> NDArray:
+    """Keys that queries may attend to, from the first to behind the last."""
+    begin = rng.integers(0, keys + 1, shape)
+    return np.stack([begin, begin + rng.integers(0, keys + 2, shape)], axis=-1).astype(np.int32)
+
+
 def _attention(rng: Rng) -> Example:
     dtype, lead = float_dtype(rng), tuple(int(one_of(rng, 1, 2)) for _ in range(int(one_of(rng, 0, 0, 1))))
     queries, keys, heads, shared = size(rng, 9), size(rng, 9), int(one_of(rng, 1, 2)), int(one_of(rng, 1, 2))
@@ -114,6 +120,7 @@ def _attention(rng: Rng) -> Example:
     biased = flag(rng)
     bias = [TensorSpec((*lead, heads * shared, one_of(rng, 1, queries), keys), dtype)] if biased else []
     mask = [rng.random((*lead, 1, queries, keys)) < 0.8] if flag(rng, 0.3) else []
+    mask += [_ranges(rng, (*lead, 1, queries), keys)] if flag(rng, 0.3) else []
     reach = (one_of(rng, None, None, 1, 2), one_of(rng, None, None, 0, 1))
     return (q, k, v, *bias, *mask), {"scale": one_of(rng, 1.0, 0.5), "reach": reach, "biased": biased}
 

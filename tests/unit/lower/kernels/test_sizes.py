@@ -231,3 +231,40 @@ def test_a_kernel_that_takes_no_numbers_is_printed_for_its_size(name: str, monke
         monkeypatch.setattr(native_texts, "PRINTED", Texts())  # that knows none of these kernels
         for _, static, native in sized(steps, others):
             assert native.numbers or native.text == static.text
+
+
+def picked(x: Any, indices: Any, mode: str = "error") -> Any:
+    return nnp.tanh(nnp.take_along_axis(x, indices[:, None] % x.shape[1], 1) * 2), nnp.take(
+        x, indices % 9, 0, mode=mode
+    )
+
+
+def slope_of_picked(x: Any, indices: Any) -> Any:
+    return nnc.grad(lambda x: nnp.sum(nnp.take_along_axis(nnp.exp(x), indices[:, None] % 5, 1)))(x)
+
+
+def slope_of_rows(x: Any, indices: Any) -> Any:
+    return nnc.grad(lambda x: nnp.sum(nnp.sin(x[indices % 9])))(x)
+
+
+INDEXED: dict[str, Callable[..., Any]] = {
+    "rows": lambda n, draw: (picked, draw(0, n, 20), draw(1, 2 * n, dtype="int32")[:n]),
+    "rows, filled": lambda n, draw: (partial(picked, mode="fill"), draw(0, n, 20), draw(1, n, dtype="int32")),
+    "rows, clipped": lambda n, draw: (partial(picked, mode="clip"), draw(0, n, 20), draw(1, n, dtype="int32")),
+    "rows of a table": lambda n, draw: (lambda x, i: x[i % 9] * 2, draw(0, 9, 20), draw(1, n, dtype="int32")),
+    "columns": lambda n, draw: (lambda x, i: nnp.tanh(x[:, i % 9]), draw(0, 20, n), draw(1, n, dtype="int32")),
+    "slope of places": lambda n, draw: (slope_of_picked, draw(0, n, 20), draw(1, n, dtype="int32")),
+    "slope of rows": lambda n, draw: (slope_of_rows, draw(0, 9, 20), draw(1, n, dtype="int32")),
+    "slope of many rows": lambda n, draw: (slope_of_rows, draw(0, n, 20), draw(1, 30, dtype="int32")),
+    "sought": lambda n, draw: (nnp.searchsorted, nnp.sort(draw(0, n)), draw(1, 40)),
+    "sought rows": lambda n, draw: (nnp.searchsorted, nnp.sort(draw(0, 40)), draw(1, n, 3)),
+}
+
+
+@pytest.mark.parametrize("name", INDEXED)
+def test_places_in_any_size_give_the_bits_of_those_in_their_size(name: str) -> None:
+    make = partial(INDEXED[name], draw=drawn)
+    others = printed(*make(OTHER))
+    check(
+        [pair for n in (*SIZES, 130) if n > 1 for pair in sized(printed(*make(n)), others)]
+    )  # memory holds places 0 and 1

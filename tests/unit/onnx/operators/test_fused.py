@@ -228,6 +228,12 @@ def test_models_are_the_same_when_the_optimizer_of_onnxruntime_has_written_them(
     np.testing.assert_allclose(nnc.onnx.load(tmp_path / "model.onnx")({"x": x})[0], wanted, 1e-4, 1e-4)
 
 
+def test_a_model_that_is_optimized_for_one_processor_is_refused_with_the_remedy() -> None:
+    call = Fused("Conv", (IMAGE, floats(3, 4, 3, 3)), domain="com.microsoft.nchwc")
+    with pytest.raises(UnsupportedError, match="at the level ORT_ENABLE_EXTENDED"):
+        nnc.onnx.load(model_of(call))({f"x{place}": x for place, x in enumerate(call.operands)})
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [

@@ -206,6 +206,13 @@ def test_all_commands_without_a_form_are_listed_with_their_lines() -> None:
         nnc.onnx.export(refused, [draw(3, 3)])
 
 
+def test_a_relu_is_one_operator() -> None:
+    data = check(lambda x: nn.relu(x) + nnc.cond(x[0] > 0, nn.relu, lambda x: x, x), draw(5))
+    nodes = onnx.load_from_string(data).graph.node
+    assert [node.op_type for node in nodes].count("Relu") == 1
+    assert not {"Where", "LessOrEqual"} & {node.op_type for node in nodes}
+
+
 def test_names_are_those_of_parameters_and_leaves_or_given() -> None:
     def fun(params: Any, x: Any) -> Any:
         return {"y": params["w"] * x, "z": x}

@@ -61,7 +61,7 @@ def _native(step: Step, machine: Target) -> Native | None:
         def keys(at_key: Value, n: Value, end: Value) -> None:
             near = block.near(k.rows.at(code, at_key), n, form.tiling.keys, form.features)
             ahead = k.ahead(block, at_key, end), q.following(block)
-            block.print_scores(near, packed, room, at[3:-2], at_key, n, ahead)
+            block.print_scores(near, packed, room, at_key, n, ahead)
             values = block.near(v.rows.at(code, at_key), n, form.tiling.keys, form.value_features)
             state.take(block, room, values, n, v.ahead(block, at_key, end))
 
@@ -202,7 +202,7 @@ class _Tangent:
         def keys(key: Value, n: Value, end: Value) -> None:
             close = block.near(k.rows.at(code, key), n, block.tiling.keys, form.features)
             ahead = k.ahead(block, key, end), q.following(block)
-            block.print_scores(close, turned["q"], weights, at[first + 3 : self.out], key, n, ahead)
+            block.print_scores(close, turned["q"], weights, key, n, ahead)
             block.weigh(weights, n, shifts)
             if set(self.wrt) - {2}:
                 self._print_changes(block, close, turned, moved, at, changes, key, n, end)

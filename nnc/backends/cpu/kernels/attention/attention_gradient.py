@@ -142,7 +142,7 @@ class _Gradient:
                 place = code.mul(block_number, code.integer(form.width))
 
                 def print_block(vectors: int) -> None:
-                    block = QueryBlock(code, form, self.helpers, place, vectors)
+                    block = QueryBlock(code, form, self.helpers, place, vectors, at[5 : 5 + len(form.extras)])
                     here = _Here(begin, end, number, at, after, close, sums)
                     with ExitStack() as stack:
                         if self.spans > 1:
@@ -176,7 +176,7 @@ class _Gradient:
     def _print_block(self, block: QueryBlock, here: _Here) -> None:
         code, form, tiling, at = block.code, block.form, block.tiling, here.at
         q, ct = rows_of(self.x.q, at[2]), rows_of(self.ct, at[0])
-        extras, out = at[5 : 5 + len(form.extras)], 5 + len(form.extras)
+        out = 5 + len(form.extras)
         packed = block.pack(q, form.features)
         block.scale(packed, form.features)
         shifts = block.shifts(at[out + 1], self.logarithms.strides[-1])
@@ -205,7 +205,7 @@ class _Gradient:
             pointers, place = (here.after, key) if self.spans <= 1 else (at, code.add(key, code.integer(self.span)))
             next_k, next_v = (rows_of(x, pointers[i]).at(code, place) for x, i in ((self.x.k, 3), (self.x.v, 4)))
             written = [rows_of(self.results[i], at[self.place[i]]).at(code, key) for i in here.sums]
-            block.print_scores(near_k, packed, weights, extras, key, n, (next_k, soon[0], *written))
+            block.print_scores(near_k, packed, weights, key, n, (next_k, soon[0], *written))
             block.weigh(weights, n, shifts)
             if 2 in self.wrt:
                 self._add(block, weights, near_ct, here.sums[2].at(code, row), n, form.value_features)

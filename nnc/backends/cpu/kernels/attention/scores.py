@@ -32,7 +32,9 @@ _SPARE_SHARE = 16  # of blocks of any number of queries, one vector in so many m
 
 
 class Extra(NamedTuple):
-    """A bias or a mask: its name, bytes between elements of neighbouring queries and keys (0: shared), and its dtype."""
+    """A bias or a mask: its name, bytes between elements of neighbouring queries and keys (0: shared), and its dtype. A mask of
+    integers holds the first key of a query and the one behind its last.
+    """
 
     name: str
     query: int
@@ -43,6 +45,11 @@ class Extra(NamedTuple):
     def of(cls, name: str, view: View) -> Extra:
         """Returns a view."""
         return cls(name, _stride(view, -2), _stride(view, -1), view.spec.dtype)
+
+    @property
+    def is_range(self) -> bool:
+        """Whether it holds ranges of keys."""
+        return self.dtype == dtypes.int32
 
 
 @dataclass(frozen=True)
@@ -157,8 +164,9 @@ def print_blocks(
             next_head, _ = split(code, code.add(number, code.integer(1)), form.blocks)
             at, after = (loops.at(code, names, code.integer(i)) for i in (head, next_head))
             first = times(code, place, form.width)
+            extras = [at[names.index(extra.name)] for extra in form.extras]
             form.each_width(
-                code, place, lambda vectors: body(QueryBlock(code, form, helpers, first, vectors), at, after)
+                code, place, lambda vectors: body(QueryBlock(code, form, helpers, first, vectors, extras), at, after)
             )
 
     printer.parts(total, derived(max, 1, printer.machine.products.part_volume // max(1, form.volume)), part)
@@ -224,9 +232,11 @@ def near(
 
 
 class QueryBlock:
-    """A block of queries that is being printed: `vectors` of them from `first` on."""
+    """A block of queries that is being printed: `vectors` of them from `first` on; `extras` are pointers to the bias and masks."""
 
-    def __init__(self, code: Code, form: AttentionSizes, helpers: Helpers, first: Bound, vectors: int) -> None:
+    def __init__(
+        self, code: Code, form: AttentionSizes, helpers: Helpers, first: Bound, vectors: int, extras: Sequence[str]
+    ) -> None:
         self.code, self.form, self.tiling = code, form, form.tiling
         self.helpers = helpers
         self.first, self.vectors, self.width = code.integer(first), vectors, vectors * form.tiling.lanes
@@ -234,6 +244,8 @@ class QueryBlock:
         end = code.add(self.first, code.integer(self.width))
         self.end = code.intrinsic("smin", end, code.integer(form.count))
         self._pointers = code.room(8 * form.tiling.lanes)
+        self.extras = list(zip(form.extras, extras, strict=True))
+        self.ranges = [_Ranges.read(self, extra, at) for extra, at in self.extras if extra.is_range]
 
     @property
     def size(self) -> Value:
@@ -246,11 +258,15 @@ class QueryBlock:
         """
         code, (before, after) = self.code, self.form.reach
         begin, end = code.integer(begin), code.integer(end)
+        more = MOST_ROWS - 1
+        firsts, ends = [x.first for x in self.ranges], [code.add(x.end, code.integer(more)) for x in self.ranges]
         if before is not None:
-            begin = code.intrinsic("smax", begin, code.sub(self.first, code.integer(before)))
-            begin = code.and_(begin, code.integer(-MOST_ROWS))
+            firsts.append(code.sub(self.first, code.integer(before)))
         if after is not None:
-            behind = code.add(self.end, code.integer(after + MOST_ROWS - 1))
+            ends.append(code.add(self.end, code.integer(after + more)))
+        for first in firsts:
+            begin = code.and_(code.intrinsic("smax", begin, first), code.integer(-MOST_ROWS))
+        for behind in ends:
             end = code.intrinsic("smin", end, code.and_(behind, code.integer(-MOST_ROWS)))
         return begin, end
 
@@ -354,13 +370,14 @@ class QueryBlock:
     # -- scores ----------------------------------------------------------------------------------------------------------
 
     def print_scores(
-        self, keys: MatrixPlace, packed: MatrixPlace, out: MatrixPlace, extras: Sequence[str], at: Value, n: Value,
+        self, keys: MatrixPlace, packed: MatrixPlace, out: MatrixPlace, at: Value, n: Value,
         ahead: Sequence[MatrixPlace] = (),
     ) -> None:  # fmt: skip
         """The scores of `n` keys from number `at` on, which `keys` begins with; -inf where a query does not attend."""
         self.print_products(keys, packed, out, n, self.form.features, ahead=ahead)
-        for extra, pointer in zip(self.form.extras, extras, strict=True):
-            self.add_extra(extra, pointer, out, at, n)
+        for extra, pointer in self.extras:
+            if not extra.is_range:
+                self.add_extra(extra, pointer, out, at, n)
         self._limit(out, at, n)
 
     def shifts(self, logarithms: str, step: int) -> MatrixPlace:
@@ -433,7 +450,10 @@ class QueryBlock:
         if before is not None:
             behind = code.sub(code.sub(self.end, code.integer(1)), at)
             far = code.or_(far, code.compare("gt", behind, code.integer(before)))
-        if before is None and after is None:
+        for x in self.ranges:
+            far = code.or_(far, code.compare("lt", at, x.last_first))
+            far = code.or_(far, code.compare("gt", code.add(at, n), x.first_end))
+        if before is None and after is None and not self.ranges:
             return
         with code.when(far):
             queries = [self.places(v, dtypes.int32) for v in range(self.vectors)]
@@ -444,6 +464,44 @@ class QueryBlock:
                     if limit is not None:
                         within = code.compare("le", distance, code.like(distance, limit))
                         x = code.select(within, x, code.like(x, -math.inf))
+                for y in self.ranges:
+                    begin, end = y.keys[v]
+                    within = code.and_(code.compare("le", begin, key), code.compare("lt", key, end))
+                    x = code.select(within, x, code.like(x, -math.inf))
                 return x
 
             self.change(out, n, cut)
+
+
+@dataclass(frozen=True)
+class _Ranges:
+    """The keys that each query of a block may attend to, from a first one to the one behind the last, by vectors; and of all
+    queries, the first and the last beginning, and the first and the last end.
+    """
+
+    keys: Sequence[tuple[Value, Value]]
+    first: Value
+    last_first: Value
+    first_end: Value
+    end: Value
+
+    @classmethod
+    def read(cls, block: QueryBlock, extra: Extra, pointer: str) -> _Ranges:
+        """Reads those of a block. A query without keys widens the ranges of no block."""
+        code, kind = block.code, extra.dtype
+        most = 2**31 - 1
+        keys = []
+        for v in range(block.vectors):
+            begin, end = (block.column(code.offset(pointer, i * extra.key), extra.query, kind, v) for i in (0, 1))
+            is_none = code.compare("ge", begin, end)
+            keys.append(
+                (code.select(is_none, code.like(begin, most), begin), code.select(is_none, code.like(end, 0), end))
+            )
+
+        def of_all(which: int, name: str) -> Value:
+            found = keys[0][which]
+            for pair in keys[1:]:
+                found = code.intrinsic(name, found, pair[which])
+            return code.convert(code.reduce(name, found), dtypes.int64)
+
+        return cls(keys, *(of_all(i, name) for i in (0, 1) for name in ("smin", "smax")))

@@ -112,7 +112,7 @@ def _dynamic_slice(step: Step, machine: Target) -> Native | None:
     return printer.native(inline=is_tiny(machine, out.spec))
 
 
-add_native("gather", _gather)
+add_native("gather", _gather, sized=True)
 add_native("dynamic_slice", _dynamic_slice)
 
 
@@ -253,5 +253,5 @@ def _dynamic_update_slice(step: Step, machine: Target) -> Native | None:
     return printer.native(inline=is_tiny(machine, update.spec))
 
 
-add_native("scatter", _scatter, _supports, _workspace)
+add_native("scatter", _scatter, _supports, _workspace, sized=True)
 add_native("dynamic_update_slice", _dynamic_update_slice)

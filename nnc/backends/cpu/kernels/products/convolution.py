@@ -260,39 +260,43 @@ def _sums_of(step: Step) -> _ConvolutionSums:
 
 
 def _box_product(step: Step, tensors: _ConvolutionStrides, runs: Sequence[_AlikePositions]) -> Step:
-    """Returns the product that computes a box of the result, on operands that begin at its first elements."""
+    """Returns the product that computes a box of the result, on operands that begin at its first elements.
+
+    Each block of columns is a matrix of its own, even where there are more blocks than columns in one.
+    """
     groups, rows, columns, summed = tensors.sizes
     lefts, rights, outs = tensors.spatial
     dtype, axes = step.inputs[0].spec.dtype, len(runs)
     size, apart = tensors.blocks
+    blocks = columns // size
     positions, terms = tuple(run.places for run in runs), tuple(run.terms for run in runs)
 
     def view(shape: Sequence[int], strides: Sequence[int]) -> View:
         return View(0, TensorSpec(tuple(shape), dtype), 0, tuple(strides))
 
     left = view(
-        (groups, rows, *positions, summed, *terms),
+        (groups, blocks, rows, *positions, summed, *terms),
         (
-            tensors.groups[0], tensors.rows[0], *(run.along * s for run, s in zip(runs, lefts, strict=True)),
+            tensors.groups[0], 0, tensors.rows[0], *(run.along * s for run, s in zip(runs, lefts, strict=True)),
             tensors.summed[0], *(run.across * s for run, s in zip(runs, lefts, strict=True)),
         ),
     )  # fmt: skip
     right = view(
-        (groups, columns // size, size, summed, *terms),
+        (groups, blocks, size, summed, *terms),
         (
             tensors.groups[1], apart, tensors.columns[0], tensors.summed[1],
             *(run.term_step * s for run, s in zip(runs, rights, strict=True)),
         ),
     )  # fmt: skip
     out = view(
-        (groups, rows, *positions, columns // size, size),
+        (groups, blocks, rows, *positions, size),
         (
-            tensors.groups[2], tensors.rows[1], *(run.step * s for run, s in zip(runs, outs, strict=True)),
-            size * tensors.columns[1], tensors.columns[1],
+            tensors.groups[2], size * tensors.columns[1], tensors.rows[1],
+            *(run.step * s for run, s in zip(runs, outs, strict=True)), tensors.columns[1],
         ),
     )  # fmt: skip
-    contract = tuple(range(2 + axes, 3 + 2 * axes)), tuple(range(3, 4 + axes))
-    return Step(dot, (left, right), (out,), {"contract": contract, "batch": ((0,), (0,))}, source=step.source)
+    contract = tuple(range(3 + axes, 4 + 2 * axes)), tuple(range(3, 4 + axes))
+    return Step(dot, (left, right), (out,), {"contract": contract, "batch": ((0, 1), (0, 1))}, source=step.source)
 
 
 def _native(step: Step, machine: Target) -> Native | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from nnc.backends.printer import Part, Printer, add_native, over_vectors
+from nnc.backends.printer import Bound, Part, Printer, add_native, looping, over_vectors
 from nnc.base import dtypes
 from nnc.base.target import Target
 from nnc.graph import TensorSpec
@@ -32,13 +32,27 @@ def _searchsorted(step: Step, machine: Target) -> Native | None:
         wanted = key_of(code, value, False)
         place, left = code.constant(0, dtypes.int64, value.lanes), n
 
-        def skip(count: int) -> Value:
+        def skip(count: Bound) -> Value:
             """Returns the place behind the next `count` elements, where the last of them comes before the value."""
-            last = code.mul(code.add(place, code.like(place, count - 1)), code.like(place, stride))
+            following = code.add(place, code.splat(code.integer(count), value.lanes))
+            last = code.mul(code.sub(following, code.like(place, 1)), code.like(place, stride))
             found = code.gather(row, last, kind) if value.lanes else code.load(code.offset(row, last), kind)
             before = code.compare(comes_after, key_of(code, found, False), wanted)
-            return code.select(before, code.add(place, code.like(place, count)), place)
+            return code.select(before, following, place)
 
+        if not isinstance(n, int):
+            slot, none, one = code.slot(place), code.integer(0), code.integer(1)
+
+            def halved(left: Value) -> Value:
+                return code.intrinsic("smax", code.div(left, code.integer(2)), one)
+
+            def rest(left: Value) -> Value:
+                return code.select(code.compare("gt", left, one), code.sub(left, halved(left)), none)
+
+            with looping(code, code.integer(n), lambda left: code.compare("gt", left, none), rest) as number:
+                place = code.read(slot)
+                code.write(slot, skip(halved(number)))
+            return code.read(slot)
         while left:
             half = max(left // 2, 1)
             place = skip(half)
@@ -60,4 +74,4 @@ def _supports(specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:
     return has_keys(specs[0].dtype)
 
 
-add_native("searchsorted", _searchsorted, _supports)
+add_native("searchsorted", _searchsorted, _supports, sized=True)

@@ -189,3 +189,27 @@ def test_a_loop_that_never_runs_writes_no_tape_for_its_gradient() -> None:
 
     value, gradient = nnc.compile(nnc.value_and_grad(f))(X[:2])
     assert float(value) == 5 and np.asarray(gradient).tolist() == [5, 5]
+
+
+def test_empty_results_and_reductions_of_empty_tensors_are_numbers() -> None:
+    empty, plain = TensorSpec((0, 3), "float32"), np.zeros((0, 3), np.float32)
+    total = command("reduce_sum")
+    graph = record(lambda x: (exp(neg(x)), total(x, axes=(0,)), command("reduce_prod")(x, axes=(0, 1))), empty)
+    after = check_after(graph, ["fold", "dce"], [plain], 2)
+    assert set(names(after)) == {"broadcast_to"}
+    assert names(run(record(lambda x: total(x, axes=(1,)), VECTOR.update(shape=(0, 3))), "fold")) == ["broadcast_to"]
+    assert names(run(record(lambda x: command("det")(x), TensorSpec((0, 0), "float64")), "fold")) == []
+    whole = record(lambda x: total(x, axes=(0,)), VECTOR)
+    assert names(run(whole, "fold")) == ["reduce_sum"]
+
+
+def test_empty_results_of_several_outputs_are_numbers() -> None:
+    graph = record(lambda x: command("qr")(x), TensorSpec((0, 2, 2), "float64"))
+    after = check_after(graph, ["fold", "dce"], [np.zeros((0, 2, 2))], 2)
+    assert set(names(after)) == {"broadcast_to"}
+
+
+def test_a_command_that_refuses_values_runs_for_an_empty_result() -> None:
+    f = nnc.compile(lambda x, i: nnp.take(x, i, axis=1))
+    with pytest.raises(OutOfBoundsError):
+        f(np.zeros((0, 3), np.float32), np.int64(7))

@@ -204,3 +204,30 @@ def test_attention_and_its_gradient_share_the_functions_that_turn_and_multiply()
     assert (
         len(of_attention & of_gradient) == 2
     )  # one that turns and one that multiplies; tiles of some processors add another
+
+
+def ranges(rng: np.random.Generator, shape: tuple[int, ...], keys: int) -> NDArray:
+    """Keys that each query may attend to: some of none, and ends behind the last key."""
+    begin = rng.integers(-3, keys + 3, shape)
+    return np.stack([begin, begin + rng.integers(-2, keys // 2 + 2, shape)], -1).astype(np.int32)
+
+
+def packed(t: int, s: int, segments: int) -> NDArray:
+    """Ranges of queries in segments of equal length."""
+    at = np.arange(t) * segments // t
+    return np.stack([-(-at * s // segments), -(-(at + 1) * s // segments)], -1).astype(np.int32)
+
+
+@pytest.mark.parametrize("name", ["float32", "float64", "bfloat16"])
+@pytest.mark.parametrize("shape", [(2, 4, 70), (1, 1, 70), (2, 1, 1)])
+def test_ranges_of_keys(name: str, shape: tuple[int, ...]) -> None:
+    x = operands(2, 70, 45, 4, 2, 16, 9, name)
+    some = ranges(np.random.default_rng(1), shape, 45)
+    check_all([*x, some], settings())
+    mask = RNG.random((2, 1, 70, 45)) > 0.3
+    check_all([*x, mask, some, ranges(np.random.default_rng(2), (1, 4, 70), 45)], settings((None, 5)))
+
+
+@pytest.mark.parametrize(("t", "s", "segments"), [(300, 300, 7), (700, 900, 3), (64, 1100, 2)])
+def test_segments_of_several_blocks_and_spans(t: int, s: int, segments: int) -> None:
+    check_all([*operands(1, t, s, 2, 1, 130, 66, "float32"), packed(t, s, segments)[None, None]], settings())

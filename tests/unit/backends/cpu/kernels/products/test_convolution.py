@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from typing import Any
 
@@ -9,10 +10,13 @@ import numpy as np
 import pytest
 
 import nnc
+from nnc.backends.cpu.kernels.products.convolution import _box_product, _sums_of
+from nnc.backends.products import product_of
 from nnc.base.target import Target
 from nnc.commands.pack import Blocks
 from nnc.commands.windows import is_narrow
 from nnc.graph import TensorSpec, command, find_kernel, infer_specs, spec_of
+from nnc.lower.plan.stages import Step, View
 from tests.figures import HERE
 from tests.unit.backends.cpu.against_reference import LAYOUTS, Layout, check, dense
 
@@ -124,6 +128,26 @@ def test_packed_weights_give_the_same(name: str, channels_last: bool) -> None:
         check("pack", [w], {"layout": layout}, dense, 0, ALONE)
         packed = Blocks.of(layout).pack(w)
         check(name_, [left, packed], {**params, "packed": layout}, dense, 1e-12, ALONE)
+
+
+@pytest.mark.parametrize("channels_last", [False, True])
+def test_a_block_of_columns_is_a_matrix_however_many_blocks_there_are(channels_last: bool) -> None:
+    short = replace(ALONE, vector_bytes=16)
+    x, w = spec_of(np.zeros((1, 4, 4, 4), np.float32)), spec_of(np.zeros((128, 4, 3, 3), np.float32))
+    params: dict[str, Any] = {"stride": (1, 1), "padding": ((1, 1), (1, 1)), "dilation": (1, 1), "groups": 1}
+    params["channels_last"] = channels_last
+    (out,) = infer_specs(command("conv"), (x, w), params)
+    kernel = find_kernel(command("conv"), (x, w), params, short)
+    assert kernel is not None
+    layout = kernel.layouts((x, w), params, True)[1]
+    ((_, size),) = Blocks.of(layout).blocks
+    assert 128 // size > size
+    left, right, target = (View.whole(0, spec) for spec in (x, replace(w, shape=(w.size,)), out))
+    step = Step(command("conv"), (left, right), (target,), {**params, "packed": layout})
+    sums = _sums_of(step)
+    for runs in itertools.product(*sums.cut):
+        made = product_of(_box_product(step, sums.tensors, runs))
+        assert size in (made.columns.size, made.rows.size)
 
 
 # -- within programs that have oneDNN ----------------------------------------------------------------------------------
