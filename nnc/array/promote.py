@@ -447,7 +447,7 @@ def broadcast(*xs: Value, where: str = "broadcast") -> list[Array]:
 
 
 def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
-    """Returns the shape that shapes broadcast to. NumPy's own function takes neither more than 32 axes nor traced sizes.
+    """Returns the shape that shapes broadcast to. NumPy's own function has limits of axes and elements, and takes no traced sizes.
 
     Raises:
         ValueError: the shapes do not broadcast.

@@ -57,12 +57,14 @@ def joint_shape(shape: Any, where: str, **parameters: Array) -> Shape:
     """Returns the shape of a draw: `shape`, or where it is None the shape of the parameters together.
 
     Raises:
+        ArgumentError: a size is negative.
         ShapeError: the parameters do not broadcast to it.
     """
     shapes = [np.shape(x) for x in parameters.values()]
+    given = None if shape is None else to_shape(shape, where)
     try:
         joint = broadcast_shapes(*shapes)
-        wanted = joint if shape is None else to_shape(shape, where)
+        wanted = joint if given is None else given
         fits = broadcast_shapes(joint, wanted) == wanted
     except ValueError:
         fits = False

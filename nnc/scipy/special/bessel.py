@@ -19,7 +19,7 @@ from nnc.numpy.joining import concatenate, stack
 from nnc.numpy.reductions import max as max_
 from nnc.numpy.wide import keep
 from nnc.scipy.special.operands import order_of
-from nnc.trace.core.custom import custom_jvp
+from nnc.trace.core.custom import elementwise_jvp
 from nnc.trace.loops.control_flow import while_loop
 from nnc.typing import ArrayLike
 
@@ -94,7 +94,7 @@ def _values(z: Array, v: int, steps: int | None) -> Array:
 
 
 def _bessel(v: int, steps: int | None, z: Array) -> Array:
-    @custom_jvp
+    @elementwise_jvp
     def function(z: Array) -> Array:
         return _values(z, v, steps)
 

@@ -15,13 +15,12 @@ from nnc.array.array import Array, as_value
 from nnc.base import dtypes
 from nnc.base.context import get_context, new_level, set_context
 from nnc.base.source import user_source
-from nnc.commands.rules import add_tangents, root_of
 from nnc.errors import UnsupportedError, user_error
 from nnc.graph import Command, Graph, TensorSpec, bind, spec_of
 from nnc.graph.registry import derivative, effect
 from nnc.trace.core.axes import align
 from nnc.trace.core.backward import fill, fill_cotangents, push_graph
-from nnc.trace.core.curves import base_of, bend, missing_of_dot, with_missing
+from nnc.trace.core.curves import bend, has_rule
 from nnc.trace.core.dual_tracer import DualTracer, is_nested
 from nnc.trace.core.powers import WATCHED, Operand, Origin, Root, Roots
 from nnc.trace.core.square_roots import bind_with_squares
@@ -43,11 +42,6 @@ class DualTrace:
 
     def split(self, value: Any) -> tuple[Any, Any]:
         """Primal and tangent of a value of this or an enclosing level."""
-        primal, tangent = self._split(value)
-        return primal, tangent if tangent is None or value.origin is None else with_missing(tangent, value.origin)
-
-    def _split(self, value: Any) -> tuple[Any, Any]:
-        """Primal and tangent by the chain rule, which lacks the curvature of roots at 0."""
         if isinstance(value, DualTracer) and value.owner is self:
             return value.primal, value.tangent
         return as_value(value), None
@@ -56,7 +50,7 @@ class DualTrace:
         self, command: Command, args: Sequence[Any], params: dict[str, Any], graphs: tuple[Graph, ...]
     ) -> Sequence[Any]:
         """Runs a command on primals and pushes the tangents through its rule."""
-        pairs = [self._split(arg) for arg in args]
+        pairs = [self.split(arg) for arg in args]
         primals, tangents = tuple([p for p, _ in pairs]), tuple([t for _, t in pairs])
         origins = [arg.origin if type(arg) is DualTracer and arg.owner is self else None for arg in args]
         if graphs:
@@ -65,43 +59,33 @@ class DualTrace:
             if results is not None:
                 return results
         roots: Roots | None = None
-        base: Operand | None = None
-        is_again = False
         if command in WATCHED or any(origins):
             numbers = [self._number(arg) for arg in args]
             roots = Roots(command, tuple(map(Operand, primals, tangents, origins, numbers)), params, graphs)
-            is_again = any(origins) and any(is_nested(x, self.dual) for x in primals)
-            base = base_of(roots) if is_again else None
-            if is_again and base is None:
-                tangents = tuple([self.split(arg)[1] for arg in args])
-                roots = roots._replace(operands=tuple(map(Operand, primals, tangents, origins, numbers)))
+        is_again = roots is not None and any(origins) and any(is_nested(x, self.dual) for x in primals)
+        powers = None if is_again and roots is not None and not has_rule(roots) else roots
         source = get_context().source
         if source is not None and not graphs:
-            outputs, out_tangents, is_smooth = self._push(command, primals, tangents, params, graphs, roots)
+            outputs, out_tangents, is_smooth = self._push(command, primals, tangents, params, graphs, powers)
         else:
             source = source or user_source()
             within = self.dual if graphs and any(is_nested(x, self.dual) for x in primals) else 0
             with set_context(source=source, dual=within):
-                outputs, out_tangents, is_smooth = self._push(command, primals, tangents, params, graphs, roots)
-        origin: Origin = None
+                outputs, out_tangents, is_smooth = self._push(command, primals, tangents, params, graphs, powers)
+        made: list[Origin] = []
         if roots is not None and outputs:
-            origin = roots.origin()
-            if base is not None and out_tangents[0] is not None:
-                bent = bend(roots, base, origin, outputs[0], is_smooth)
-                if command in root_of:  # from here on a function of itself
-                    out_tangents = [with_missing(out_tangents[0], bent)]
-                else:
-                    origin = bent
-            elif is_again and out_tangents[0] is not None:
-                out_tangents = [add_tangents(out_tangents[0], missing_of_dot(roots)), *out_tangents[1:]]
+            made = [roots.origin()]
+            if is_again:
+                out_tangents, made = bend(roots, made[0], outputs, out_tangents, is_smooth)
         results = [
             x
             if t is None or not dtypes.is_inexact(spec_of(x).dtype)
             else DualTracer(self, x, t, source, getattr(x, "weak", False))
             for x, t in zip(outputs, out_tangents, strict=True)
         ]
-        if origin is not None and type(results[0]) is DualTracer:
-            results[0].origin = origin
+        for x, origin in zip(results, made, strict=False):
+            if origin is not None and type(x) is DualTracer:
+                x.origin = origin
         if self.dual and not graphs and command not in effect:
             self._count(command, args, params, results)
         return results

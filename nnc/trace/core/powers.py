@@ -37,14 +37,14 @@ class Root(NamedTuple):
         n: the exponent of the power.
         tangent: returns the tangent of the n-th power, None where it is zero.
         line: another root of which this one is an odd function, and a function that returns their quotient at 0; None: itself.
-        curve: the same value as a function of that root, where it is not a multiple of it.
+        curves: the same value as a function of other roots.
     """
 
     made: Roots
     n: int
     tangent: Callable[[], Any]
     line: tuple[Operand, Callable[[], Any]] | None = None
-    curve: Curve | None = None
+    curves: tuple[Curve, ...] = ()
 
 
 class Power(NamedTuple):
@@ -61,24 +61,27 @@ class Sum(NamedTuple):
 
 
 class Curve(NamedTuple):
-    """A function of one square root.
+    """A value as a function of one square root.
 
     Attributes:
-        made: the command that made it, with its operands.
         base: the root.
         slopes: returns the first and the second derivative along the root.
-        part: returns the factor of the tangent of the root's square in the tangent at 0.
-        missing: returns the part that the tangent lacks at 0; None: nothing.
+        part: returns the factor of the tangent of the root's square in the tangent where the root is 0.
     """
 
-    made: Roots
     base: Operand
     slopes: Callable[[], tuple[Any, Any]]
     part: Callable[[], Any]
-    missing: Callable[[], Any] | None = None
 
 
-Origin = Root | Power | Sum | Curve | None
+class Bent(NamedTuple):
+    """A function of some square roots."""
+
+    made: Roots
+    curves: tuple[Curve, ...]
+
+
+Origin = Root | Power | Sum | Bent | None
 """How a dual tracer was made, as derivatives at 0 need to know."""
 
 

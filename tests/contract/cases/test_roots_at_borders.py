@@ -13,6 +13,7 @@ import nnc.numpy as nnp
 from nnc.base.options import Options
 from nnc.graph import run_passes
 from nnc.lower.phases import SIMPLIFYING, names_of
+from nnc.scipy.special import bessel_jn
 
 Fun = Callable[[Any], Any]
 DIRECTION = np.array([0.5, -2.0])
@@ -256,6 +257,57 @@ def test_slopes_that_cancel_elsewhere_leave_the_second_derivative(name: str, com
     hessian = nnc.hessian(function)
     found = (nnc.compile(hessian) if compiled else hessian)(f([0.0, 0.0]))
     np.testing.assert_allclose(np.asarray(found), want * EYE, atol=1e-9)
+
+
+def _ends(v: Any) -> tuple[Any, Any]:
+    return _norm(v[:1]), nnp.abs(v[1])
+
+
+def _product_of_kernels(a: Any, b: Any) -> Any:
+    return (1 + a) * (1 + b) * nnp.exp(-(a + b))
+
+
+SEVERAL: dict[str, tuple[Fun, Any]] = {  # functions of two roots, each of which is 0, and their second derivatives
+    "a product of kernels": (lambda v: _product_of_kernels(*_ends(v)), -EYE),
+    "factors that take turns": (
+        lambda v: (lambda a, b: (1 + a) * nnp.exp(-a) * nnp.exp(-b) * (1 + b))(*_ends(v)), -EYE
+    ),
+    "a sum of roots": (lambda v: nnp.cos(sum(_ends(v))), -EYE),
+    "one root far from 0": (
+        lambda v: _product_of_kernels(_norm(v[:1]), _norm(v[1:] - 2)), np.diag([-3, 1]) * np.exp(-2)
+    ),
+    "squares": (lambda v: (_norm(v) ** 2 + 3) * _norm(v - 1) ** 2, 10 * EYE),
+    "a square of a product": (lambda v: (_norm(v) * _norm(v - 1)) ** 2, 4 * EYE),
+    "a square of functions of both": (
+        lambda v: (nnp.abs(v[0] - 1) * nnp.exp(-nnp.abs(v[1]))) ** 2 * (1 + 2 * nnp.abs(v[1])), np.diag([2, -4])
+    ),
+    "a product with a square": (lambda v: _norm(v - 1) * _norm(v) * _norm(v), 2 * 2**0.5 * EYE),
+    "a root of a function of a root": (lambda v: nnp.abs(1 + _norm(v)) * nnp.exp(-_norm(v)), -EYE),
+    "elements": (
+        lambda v: nnp.sum(_product_of_kernels(nnp.abs(v), nnp.abs(v[::-1] - 2))), -2 * np.exp(-2) * EYE
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+@pytest.mark.parametrize("name", SEVERAL)
+def test_functions_of_several_roots_bend_along_each(name: str, compiled: bool) -> None:
+    function, want = SEVERAL[name]
+    hessian = nnc.hessian(function)
+    found = (nnc.compile(hessian) if compiled else hessian)(f([0.0, 0.0]))
+    np.testing.assert_allclose(np.asarray(found), want, rtol=1e-12, atol=1e-12)
+
+
+def test_functions_of_many_roots_lose_their_curvature_in_linear_time() -> None:
+    function = lambda v: nnp.exp(-sum(nnp.abs(v[i]) for i in range(30)))
+    assert len(nnc.make_graph(nnc.hessian(function))(f(np.zeros(30))).nodes) < 4000
+
+
+def test_bessel_functions_of_roots_bend_at_0() -> None:
+    for function in (lambda v: bessel_jn(_norm(v), v=2), lambda v: bessel_jn(nnp.abs(v), v=2).sum(axis=1)):
+        found = np.asarray(nnc.hessian(function)(f([0.0, 0.0])))
+        np.testing.assert_allclose(found[0], -0.5 * EYE, atol=1e-12)
+        np.testing.assert_allclose(found[2], 0.25 * EYE, atol=1e-12)
 
 
 INNER: dict[str, Callable[[Fun, Any], Any]] = {  # where a gradient is taken that is differentiated outside

@@ -38,7 +38,6 @@ CALLS: tuple[tuple[Any, ...], ...] = (
 LEFT_OUT = {
     "set_printoptions",  # changes NumPy for all later tests
     "broadcast_arrays",  # hands on Python's bools, which give way to all dtypes in any case
-    "intersect1d", "setdiff1d", "linspace",  # of numpy.float64 in a list or beside one, which counts as a setting
     "per_example_global_norm_clip",  # hands on leaves that are no arrays
 }  # fmt: skip
 

@@ -317,3 +317,12 @@ def test_wrong_arguments_of_distributions_are_refused() -> None:
         random.orthogonal(KEY, -1)
     with pytest.raises(ArgumentTypeError, match=r"normal: it has no argument 'size'(?s:.)*write shape="):
         random.normal(KEY, size=(3,))
+
+
+@pytest.mark.parametrize("draw", [random.uniform, random.normal, lambda key, shape: random.gamma(key, 1.0, shape)])
+def test_shapes_that_no_array_has_are_named(draw: Any) -> None:
+    for shape in ((2**63,), (2**40, 2**40)):
+        with pytest.raises(ShapeError, match="an array has at most"):
+            draw(random.key(0), shape)
+    with pytest.raises(ArgumentError, match="has a negative size"):
+        draw(random.key(0), (-1,))
