@@ -23,11 +23,11 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from nnc.base.later import later, resolve
 from nnc.base.options import Options
 from nnc.compiled.blueprint import Blueprint, Values, same_steps
 from nnc.compiled.dims import DynamicAxes
-from nnc.compiled.forms import Form, opened, take_apart
-from nnc.compiled.replay import Replay, ReplayedSize, Traced, bits, sizes_of
+from nnc.compiled.forms import Form, Traced, bits, opened, sizes_of, take_apart
 from nnc.compiled.signature import Call, Key, is_spec
 from nnc.compiled.templates import Member, Templates
 from nnc.device import CPU
@@ -38,8 +38,11 @@ from nnc.run.program import Program
 
 if TYPE_CHECKING:
     from nnc.compiled.executable import Executable, Lowered
+    from nnc.compiled.replay import Replay, ReplayedSize
 
 Lower = Callable[[Graph], Bound]
+
+_replay = later(f"{__package__}.replay", "Replay")
 
 _BASES = 8  # of one kind of calls; the latest ones
 _KNOWN = 4  # sizes of one form that a blueprint is made from and held against; the latest ones
@@ -120,11 +123,9 @@ class Line:
             return
         self.traces += 1
         try:
-            self.replay = Replay.of(call, lowered, self)
+            self.replay = resolve(_replay).of(call, lowered, self)  # type: ignore[attr-defined]
             self.needs_traces = "" if self.replay is not None else "a trace for many sizes gave another graph"
-        except (
-            Exception
-        ) as error:  # code that cannot compute with sizes raises any error; traces of one size do without
+        except Exception as error:  # of code that cannot compute with sizes: each size is traced then
             self.replay, self.needs_traces = None, f"{type(error).__name__}: {error}"
 
     def member(self, graph: Graph, integers: list[int], lower: Lower) -> Member | None:

@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from operator import is_
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from nnc.base.records import record
 from nnc.base.traced_size import TracedSize
-from nnc.compiled.signature import setting
+from nnc.compiled.signature import Key, setting
 from nnc.graph import Graph, Node, Symbol, TensorSpec
 from nnc.graph.graph import NDArray
 
@@ -33,6 +33,14 @@ class Form:
     """
 
     parts: tuple[Any, ...]
+    integers: list[int]
+    constants: list[NDArray]
+
+
+class Traced(NamedTuple):
+    """The facts of a trace of one size: the sizes of arguments, the integers of its graph and its constants."""
+
+    sizes: tuple[int, ...]
     integers: list[int]
     constants: list[NDArray]
 
@@ -180,3 +188,13 @@ def opened(graph: Graph, places: Mapping[int, Any]) -> Graph | None:
         nodes.append(node if operands == node.inputs else node.update(inputs=operands))
     outputs = tuple(map(read, graph.outputs))
     return graph.update(inputs=(*graph.inputs, *inputs), nodes=tuple(nodes), outputs=outputs)
+
+
+def sizes_of(key: Key) -> tuple[int, ...]:
+    """Returns the sizes of all axes of a call's arrays."""
+    return tuple([n for spec, _ in key.specs() for n in spec.shape])
+
+
+def bits(value: NDArray) -> tuple[Any, ...]:
+    """Returns the dtype, the shape and the bits of a constant, which tell it from others."""
+    return value.dtype, value.shape, value.tobytes()

@@ -30,8 +30,8 @@ from nnc.base.size import Evaluation, Sizes
 from nnc.base.source import is_internal
 from nnc.base.traced_size import TracedSize
 from nnc.compiled.blueprint import Blueprint, generated
-from nnc.compiled.forms import Form, opened, take_apart, with_integers
-from nnc.compiled.signature import Call, Key
+from nnc.compiled.forms import Form, Traced, bits, opened, sizes_of, take_apart, with_integers
+from nnc.compiled.signature import Call
 from nnc.compiled.templates import Member
 from nnc.errors import NncError
 from nnc.graph import Graph, Symbol, TensorSpec
@@ -45,14 +45,6 @@ if TYPE_CHECKING:
 _UNSEEN = (type, id)  # by these a traced size can be told from an int
 # code that asks for classes of members of enumerations, of functions and of dtypes
 _HARMLESS = frozenset({enum.__file__, inspect.__file__, np.iinfo.__init__.__code__.co_filename})
-
-
-class Traced(NamedTuple):
-    """The facts of a trace of one size: the sizes of arguments, the integers of its graph and its constants."""
-
-    sizes: tuple[int, ...]
-    integers: list[int]
-    constants: list[NDArray]
 
 
 class ReplayedSize(NamedTuple):
@@ -237,16 +229,6 @@ class Replay:
         if blueprint not in self._links:
             self._links[blueprint] = _Link.of(self.form.integers, blueprint)
         return self._links[blueprint]
-
-
-def sizes_of(key: Key) -> tuple[int, ...]:
-    """Returns the sizes of all axes of a call's arrays."""
-    return tuple([n for spec, _ in key.specs() for n in spec.shape])
-
-
-def bits(value: NDArray) -> tuple[Any, ...]:
-    """Returns the dtype, the shape and the bits of a constant, which tell it from others."""
-    return value.dtype, value.shape, value.tobytes()
 
 
 def _settled(staged: Staged) -> tuple[Staged, dict[int, TracedScalar]]:
