@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nnc.array.indexing import fit_values, getitem, set_at
 from nnc.array.promote import broadcast_to_shape, is_weak, with_weakness
 from nnc.base import dtypes
-from nnc.base.records import record
 from nnc.commands.constants import full
 from nnc.commands.elementwise import div, neg, select
 from nnc.errors import ArgumentError, DTypeError, user_error
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from nnc.array.likes import ArrayLike, Index
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class AtIndexer:
     """`x.at`: index it to say which elements change."""
 
@@ -30,7 +30,7 @@ class AtIndexer:
         return AtPlace(self.array, index)
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class AtPlace:
     """`x.at[index]`: each method returns a new array. Repeated indices count each time (`set`: the last value stays).
 

@@ -3,6 +3,7 @@
 A frozen dataclass writes and compiles six methods when its module is imported, half a millisecond each time; a hundred of them
 were a tenth of `import nnc` and the first decorated function. A record compiles its initializer alone and shares the other
 methods. Mypy checks that nobody sets its fields; a frozen class checks so again at run time, and sets each field through a call.
+So values that users are given are frozen dataclasses.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from nnc.base.records import record
 from nnc.compiled.signature import Key, is_spec
 from nnc.errors import ArgumentError, ArgumentTypeError, AxisError, ShapeError, user_error
 from nnc.trace.core.flat import name_of
@@ -13,7 +13,7 @@ from nnc.trace.core.flat import name_of
 __all__ = ["Dim", "DynamicAxes", "dim"]
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Dim:
     """A named size; made by `nnc.dim`.
 

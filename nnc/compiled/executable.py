@@ -22,7 +22,6 @@ from nnc.base.html import format_bytes, show_text
 from nnc.base.later import later
 from nnc.base.machine import LARGE
 from nnc.base.options import Options
-from nnc.base.records import record
 from nnc.commands.pack import PACKABLE
 from nnc.compiled.bindings import Inputs, Outputs
 from nnc.compiled.device_kinds import device_program, kernel_tuner, make_schedule_report, schedule_watch
@@ -60,7 +59,7 @@ memory_of = later(f"{__package__}.purposes", "memory_of")
 Run = Callable[[tuple[Any, ...], dict[str, Any]], Any]  # of a call's arguments
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Lowered:
     """A traced function: its graph, not yet lowered, in spite of the name, which is JAX's; `compile` lowers it."""
 

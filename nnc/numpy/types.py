@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import ml_dtypes
@@ -15,7 +16,6 @@ from nnc.array.operators import ArrayMethods
 from nnc.array.promote import as_operand, to_dtype
 from nnc.array.promote import result_dtype as _result_dtype
 from nnc.base import dtypes
-from nnc.base.records import record
 from nnc.calls.spelling import spelled
 from nnc.errors import ArgumentError, DTypeError, user_error
 from nnc.typing import ArrayLike, DTypeLike
@@ -170,7 +170,7 @@ KINDS = {
 }
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class FloatInfo:
     """The limits of a float dtype, as Python floats. `eps` is the gap above 1, `smallest_normal` the least full-precision one."""
 
@@ -187,7 +187,7 @@ class FloatInfo:
         return self.smallest_normal
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class IntegerInfo:
     """The limits of an integer dtype."""
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import NamedTuple
 
 from nnc.base.html import format_bytes, format_table, show_text
-from nnc.base.records import record
 from nnc.base.source import SourceLine
 from nnc.errors import MemoryBudgetError, user_error
 from nnc.graph import TensorSpec, value_text
@@ -36,7 +36,7 @@ class MemoryRow(NamedTuple):
     source: SourceLine | None
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class MemoryPlan:
     """The memory of a call, in bytes.
 
@@ -121,7 +121,7 @@ class MemoryPlan:
         return "\n".join([*lines, *format_table(table)])
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class CommandCost:
     """All steps of one command: how many there are, and their sums."""
 
@@ -132,7 +132,7 @@ class CommandCost:
     seconds: float
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Cost:
     """The work of a call, by step."""
 
@@ -344,7 +344,7 @@ def _view_text(bound: Bound, view: View) -> str:
     return text
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Timings:
     """Seconds of tracing, of each pass, of binding and planning memory, of scheduling, of choosing, printing and compiling kernels,
     in that order; and of looking for the program in a file (where it is found, most others are not there) and of keeping it.

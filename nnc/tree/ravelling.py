@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -12,7 +13,6 @@ from nnc.array.array import Array, asarray
 from nnc.array.likes import ArrayLike
 from nnc.array.promote import result_dtype
 from nnc.base import dtypes
-from nnc.base.records import record
 from nnc.commands.shape import concatenate
 from nnc.errors import ArgumentTypeError, DTypeError, ShapeError, user_error
 from nnc.errors.tracebacks import api_boundary
@@ -23,7 +23,7 @@ WHERE = "nnc.tree.ravel"
 T = TypeVar("T")
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Unravel:
     """The function from a vector to a tree: equal for trees of one structure, shapes and dtypes, so it may be a static argument.
 

@@ -17,7 +17,6 @@ from typing import Any
 from nnc.array.array import Array
 from nnc.base.bounded import BoundedCache
 from nnc.base.dtypes import TAPE
-from nnc.base.records import record
 
 Results = Sequence[Array | None]
 
@@ -26,7 +25,7 @@ _OVERHEAD = 512  # bytes that an entry takes beside its results
 _ENTRIES = 1024  # entries of small operands never grow stale
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class MemoStats:
     """Counts of memoisation: commands found (`hits`) and run (`misses`), entries and bytes kept now, and the most allowed."""
 

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import copy
 import pickle
-from dataclasses import field, fields, replace
+from dataclasses import FrozenInstanceError, field, fields, replace
 from typing import Any
 
+import numpy as np
+import pytest
+
+import nnc
+import nnc.numpy as nnp
 from nnc.base.records import record
 
 
@@ -51,3 +56,18 @@ def test_records_have_no_further_attributes() -> None:
     match Pair(1):
         case Pair(first, second):
             assert (first, second) == (1, "b")
+
+
+def test_values_that_users_are_given_refuse_assignments() -> None:
+    compiled = nnc.compile(nnp.sin).lower(np.ones(3)).compile()
+    given = [
+        nnp.finfo("float32"),
+        nnp.iinfo("int8"),
+        nnc.dim("n"),
+        compiled.memory_plan,
+        compiled.cost,
+        nnp.ones(2).at,
+    ]
+    for value in given:
+        with pytest.raises(FrozenInstanceError):
+            setattr(value, fields(value)[0].name, 1)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 from nnc.base.html import format_table, show_text
-from nnc.base.records import record
 from nnc.base.source import SourceLine
 from nnc.errors import ArgumentError, user_error
 from nnc.lower.plan.schedule.types import Schedule
@@ -19,7 +19,7 @@ from nnc.lower.plan.stages import Bound, Step
 Span = tuple[float, float]  # seconds
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class ScheduleRow:
     """One step: from `start` on it runs in its stream for `duration`, both in microseconds, once the steps in `waits` are done."""
 
@@ -39,7 +39,7 @@ class ScheduleRow:
         return self.start + self.duration
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class ScheduleReport:
     """The times of each step of a call, in the order of `start`: estimates, or the times of one run where `measured`."""
 
