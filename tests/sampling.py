@@ -1,4 +1,5 @@
-"""Which tests run in CI, whose time is bounded: parts of the longest tables, another part with each commit, by its parent's name.
+"""Which tests run in CI, whose time is bounded: parts of the longest tables, and the longest tests in turns. The name of the parent
+commit chooses them.
 
 .ci/run asks for it by NNC_TESTS=part; otherwise all tests run.
 """
@@ -8,7 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 from zlib import crc32
@@ -19,6 +20,22 @@ T = TypeVar("T")
 ROOT = Path(__file__).parents[1]
 
 SLOW = 4  # of tests marked `slow`, one in so many runs
+TURNS = {  # of the test functions below a path that take long, one in so many runs
+    "tests/contract/cases/test_roots_at_borders": 4,
+    "tests/contract/programs/test_weak_values_in_loops": 3,
+    "tests/devices/test_suites_on_sim": 2,
+    "tests/docs/examples/test_distributed": 3,
+    "tests/docs/examples/test_examples": 3,
+    "tests/docs/examples/test_exported": 3,
+    "tests/fuzz/test_fuzz": 3,
+    "tests/unit/benchmarks": 3,
+    "tests/unit/distributed": 3,
+    "tests/unit/exporting": 2,
+    "tests/unit/lower/alloc": 3,
+    "tests/unit/scipy/integrate": 3,
+    "tests/unit/scipy/special": 2,
+    "tests/unit/scipy/test_integrate": 3,
+}
 PARTS = {  # of the cases of each test function below a path, one in so many runs, and at least one
     "tests/contract/cases/test_native_parts": 60,
     "tests/contract/commands": 6,
@@ -52,6 +69,7 @@ PARTS = {  # of the cases of each test function below a path, one in so many run
     "tests/unit/random": 5,
     "tests/unit/scipy": 8,
     "tests/unit/trace": 6,
+    "tests/unit/trace/test_overwritten_memory": 1,
 }
 
 
@@ -75,17 +93,19 @@ def left_out(items: Iterable[pytest.Item]) -> set[pytest.Item]:
         groups[item.location[0], getattr(item, "originalname", item.name)].append(item)
     found = set[pytest.Item]()
     for (path, name), group in groups.items():
-        kept = -(-len(group) // _part(path))
+        kept = -(-len(group) // _one_in(PARTS, path))
         found.update(sorted(group, key=lambda item: crc32(seed + item.nodeid.encode()))[kept:])
-        is_turn = crc32(seed + f"{path}::{name}".encode()) % SLOW == 0
-        found.update(item for item in group if item.get_closest_marker("slow") and not is_turn)
+        place = crc32(seed + f"{path}::{name}".encode())
+        if place % _one_in(TURNS, path):
+            found.update(group)
+        found.update(item for item in group if item.get_closest_marker("slow") and place % SLOW)
     return found
 
 
-def _part(path: str) -> int:
-    """One in how many cases of a file runs."""
-    longest = max((start for start in PARTS if path.startswith(start)), key=len, default="")
-    return PARTS.get(longest, 1)
+def _one_in(table: Mapping[str, int], path: str) -> int:
+    """One in how many cases, or functions, of a file runs."""
+    longest = max((start for start in table if path.startswith(start)), key=len, default="")
+    return table.get(longest, 1)
 
 
 def _in_ci() -> bool:

@@ -131,9 +131,8 @@ class Compiled(CompiledFunction, Generic[P, R_co]):
         self._family: Family | None = None  # of the program that the last call made
         self._last_key: Key | None = None  # of the last call, as it was given
         self._last: Executable | None = None
-        self._reason: str | Callable[[], str] = (
-            _UNCALLED  # a function, since naming arguments takes longer than a program
-        )
+        # a function words it when it is asked for: naming arguments takes longer than making a program
+        self._reason: str | Callable[[], str] = _UNCALLED
         self._hits = self._misses = self._traces = 0
         self._origin: Any = None  # set while the function was called only once (nnc.compiled.retraces)
         self._lock = new_rlock()

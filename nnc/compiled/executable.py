@@ -18,7 +18,7 @@ from nnc.array.promote import astype, is_weak
 from nnc.base.context import activity, get_context, set_context
 from nnc.base.dtypes import Weakness
 from nnc.base.garbage import collection_paused
-from nnc.base.html import format_bytes, show_text
+from nnc.base.html import show_text
 from nnc.base.later import later
 from nnc.base.machine import LARGE
 from nnc.base.options import Options
@@ -34,13 +34,13 @@ from nnc.errors import ArgumentTypeError, DeviceError, NncError, OutOfMemoryErro
 from nnc.errors.tracebacks import api_boundary, is_users
 from nnc.graph import Graph, TensorSpec, run_passes, spec_of
 from nnc.lower.plan.liveness import walk
-from nnc.lower.plan.stages import Loop, Step
+from nnc.lower.plan.stages import Step
 from nnc.run.background import in_background
 from nnc.run.direct import ArrayLayout, Direct, load_direct
 from nnc.run.frame import NoRoomError
 from nnc.run.packed_weights import PackedWeights, is_alone
 from nnc.run.program import Program
-from nnc.run.report import Cost, MemoryPlan, MemoryRow, Timings
+from nnc.run.report import Cost, MemoryPlan, Timings
 from nnc.run.store.cache import Cache, CacheEntry
 from nnc.trace.core.captures import Snapshot, take_snapshot
 from nnc.trace.core.flat import FlatFunction, FlatTree, definition_of, name_of
@@ -53,8 +53,9 @@ if TYPE_CHECKING:
     from nnc.lower.plan.schedule.report import ScheduleReport, Watch
     from nnc.run.prefetch import Prefetch
 
-bytes_by_purpose = later(f"{__package__}.purposes", "bytes_by_purpose")
-memory_of = later(f"{__package__}.purposes", "memory_of")
+bytes_by_purpose, memory_of, out_of_memory_error = (
+    later(f"{__package__}.memory", name) for name in ("bytes_by_purpose", "memory_of", "out_of_memory_error")
+)
 
 Run = Callable[[tuple[Any, ...], dict[str, Any]], Any]  # of a call's arguments
 
@@ -555,25 +556,9 @@ class Executable:
         return Direct.of(self._program, compiler, boxes, arrays, self._outputs.in_order(order))
 
     def _out_of_memory(self, reason: str) -> OutOfMemoryError:
-        """Builds the error for a call that the system has no memory for."""
-        plan = self.memory_plan
-        largest = {f"largest {i + 1}:": _row_text(row) for i, row in enumerate(plan.largest[:3])}
-        loops = [step for step in self._program.bound.steps if isinstance(step.region, Loop)]
-        for i, step in enumerate(loops[:3]):
-            made = "" if step.source is None else f" at {step.source.describe()}"
-            largest[f"loop {i + 1}:"] = f"{step.command.name}{made}"
-        fix = (
-            "work on fewer elements at a time, or pass memory_budget=... to nnc.compile, so that values are computed again "
-            "rather than kept."
-        )
-        if loops:
-            few = "which keeps the residuals of few iterations for its reverse pass"
-            fix = f'pass checkpoint="sqrt" to the loop (a scan or a while_loop), {few}; {fix}'
-        problem = (
-            f"the system does not give the {format_bytes(plan.peak)} that a call needs: {format_bytes(plan.arena_bytes)} "
-            f"for values within it, {format_bytes(plan.output_bytes)} for its results{f' ({reason})' if reason else ''}."
-        )
-        return user_error(OutOfMemoryError, name_of(self._signature.fun), problem, operands=largest, fix=fix)
+        """Returns the error for a call that the system has no memory for."""
+        error: OutOfMemoryError = out_of_memory_error(name_of(self._signature.fun), self._program, reason)
+        return error
 
     def profile(self, leaves: Sequence[Any]) -> ScheduleReport:
         """Returns the begin and end of each step of one run on these dynamic leaves, which are known to fit."""
@@ -594,11 +579,6 @@ class Executable:
     def build(self, outputs: Sequence[Any]) -> Any:
         """Builds the function's result from values of the outputs of the graph."""
         return self._outputs.build(outputs)
-
-
-def _row_text(row: MemoryRow) -> str:
-    made = f", made at {row.source.describe()}" if row.source is not None else ""
-    return f"{row.spec} ({format_bytes(row.size)}{made})"
 
 
 @cache

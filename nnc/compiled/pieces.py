@@ -11,12 +11,14 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from itertools import compress
 from typing import Any
 
-from nnc.array.array import settled
+from nnc.array.array import asarray, settled
+from nnc.array.device_array import DeviceArray
 from nnc.array.promote import astype
 from nnc.base import dtypes
 from nnc.base.context import get_context
 from nnc.base.source import user_source
 from nnc.compiled.executable import Lowered
+from nnc.device import CPU
 from nnc.graph import spec_of
 from nnc.trace.core.backward import fill, transpose_graph
 from nnc.trace.core.batching import BatchTrace, BatchTracer, run_batched
@@ -98,20 +100,24 @@ class Pieces:
             return None
         pairs = [trace.split(x) for x in operands]
         primals, active = [settled(p) for p, _ in pairs], tuple([t is not None for _, t in pairs])
-        passes = self._piece(active, lambda: self._passes(active))
+        captured = list(map(settled, self._captured))
+        lasting = tuple([x is y for x, y in zip(captured, self._captured, strict=True)])  # others may write to the rest
+        passes = self._piece((active, lasting), lambda: self._passes(active, lasting))
         if passes is NotImplemented:
             return None
         forward, backward, linear = passes
         made = forward(*primals)
-        values, outputs = [*primals, *self._captured, *made], made[: linear.results]
-        known = range(len(primals), len(primals) + len(self._captured))
+        device = next((x.device for x in made if isinstance(x, DeviceArray)), CPU)
+        read_later = [x if lasts else asarray(x).to_device(device) for x, lasts in zip(captured, lasting, strict=True)]
+        values, outputs = [*primals, *read_later, *made], made[: linear.results]
+        known = {i for i, lasts in enumerate(lasting, len(primals)) if lasts}
         read = [values[i] for i in linear.values if isinstance(i, int) and i not in known]
         seeds = [t for (_, t), on in zip(pairs, linear.moving, strict=False) if on]
         specs = [spec_of(x) for x in compress(outputs, linear.nonzero)]
         moved = apply_pull_only(lambda cts: backward(read, list(cts)), seeds, specs, takes_none=True) if specs else []
         return _duals(trace, outputs, fill(moved, linear.nonzero))
 
-    def _passes(self, active: Sequence[bool]) -> Any:
+    def _passes(self, active: Sequence[bool], lasting: Sequence[bool]) -> Any:
         """Returns the forward pass, the backward pass and the linear part; NotImplemented where no program can return the values
         that a loop keeps.
         """
@@ -120,7 +126,7 @@ class Pieces:
         if parts is None:
             return NotImplemented
         staged, linear = parts
-        known = {count + i: x for i, x in enumerate(captured)}
+        known = {i: x for i, (x, lasts) in enumerate(zip(captured, lasting, strict=True), count) if lasts}
         return self._compile(_forward_of(staged, captured)), self._compile(_backward_of(linear, known)), linear
 
 

@@ -68,14 +68,20 @@ def _bases_of(roots: Roots) -> list[Operand]:
 def has_rule(roots: Roots) -> bool:
     """Whether the rules of powers hold for a command: all factors of its roots are roots, or functions of the same root."""
     return all(
-        _is_made_of_roots(x) or all(curve.base.equals(x.line()[0]) for curve in _curves_of(x)) for x in roots.operands
+        _is_made_of_roots(x, set()) or all(curve.base.equals(x.line()[0]) for curve in _curves_of(x))
+        for x in roots.operands
     )
 
 
-def _is_made_of_roots(x: Operand) -> bool:
+def _is_made_of_roots(x: Operand, seen: set[int]) -> bool:
+    """Whether an operand is a product of roots; `seen` are the commands, by identity, of which that is known."""
     if not isinstance(x.origin, Root):
         return not _curves_of(x)
-    return x.origin.made.command in root_of or all(map(_is_made_of_roots, x.origin.made.operands))
+    made = x.origin.made
+    if made.command in root_of or id(made) in seen:
+        return True
+    seen.add(id(made))
+    return all(_is_made_of_roots(each, seen) for each in made.operands)
 
 
 def _is_single(x: Operand) -> bool:

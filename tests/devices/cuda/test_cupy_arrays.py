@@ -31,14 +31,16 @@ NAMES = {command.name for command in any_arrays} - PRINTED
 # the sum and many functions are printed for them, too; a length is real
 COMPLEX_PRINTED = {command.name for command in scalar if can_be_complex(scalar[command])} | {"reduce_sum"}
 COMPLEX = sorted({command.name for command in any_arrays} & PRINTED - COMPLEX_PRINTED - {"length"})
-PARTED = {command.name for command in decomposition}  # by which others are computed, if operands have elements
+PARTED = {command.name for command in decomposition}  # by which others are computed
 
 
 def runs_by_itself(row: Sample) -> bool:
     is_real = not any(np.iscomplexobj(x) for x in row.operands)
     if row.command not in NAMES or (row.command == "triangular_solve" and is_real):  # which is printed
         return False
-    return not (row.command in PARTED and all(np.size(x) for x in row.operands) and is_real)
+    return all(np.size(x) for x in row.operands) and not (
+        row.command in PARTED and is_real
+    )  # results of none are constants
 
 
 ROWS = [row for row in SAMPLES if runs_by_itself(row)]

@@ -50,16 +50,16 @@ def test_a_kernel_is_found_for_its_kind_of_devices_alone() -> None:
     def run(inputs: Any, outputs: Any, params: Any) -> None:
         outputs[0][...] = inputs[0]
 
-    register("same_for_devices", Rules(infer=lambda x: x))
-    add_kernel("same_for_devices", Kernel("here", run))
-    add_kernel("same_for_devices", Kernel("here", run, device="elsewhere"))
+    register("test_same_for_devices", Rules(infer=lambda x: x))
+    add_kernel("test_same_for_devices", Kernel("here", run))
+    add_kernel("test_same_for_devices", Kernel("here", run, device="elsewhere"))
     spec = TensorSpec((2,), "float32")
     for kind in ("cpu", "elsewhere"):
-        found = find_kernel(command("same_for_devices"), (spec,), {}, replace(HERE, kind=kind))
+        found = find_kernel(command("test_same_for_devices"), (spec,), {}, replace(HERE, kind=kind))
         assert found is not None and found.device == kind
     with pytest.raises(RegistryError, match="has a kernel of priority"):
-        add_kernel("same_for_devices", Kernel("here", run, device="elsewhere"))
-    assert nnc.compile(command("same_for_devices"))(np.ones(2)).tolist() == [1.0, 1.0]
+        add_kernel("test_same_for_devices", Kernel("here", run, device="elsewhere"))
+    assert nnc.compile(command("test_same_for_devices"))(np.ones(2)).tolist() == [1.0, 1.0]
 
 
 def test_a_graph_knows_no_device() -> None:

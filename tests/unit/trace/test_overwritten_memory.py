@@ -25,6 +25,12 @@ FORMS: dict[str, Any] = {
     "given": lambda buffer: nnc.vjp(lambda b: nnp.sum(b * b) * 0.5, buffer),
     "checkpoint": lambda buffer: nnc.vjp(nnc.checkpoint(lambda x: captured(x, buffer)), ONES),
     "compiled": lambda buffer: nnc.vjp(nnc.compile(lambda x: captured(x, buffer)), ONES),
+    "compiled array": lambda buffer: (lambda a: nnc.vjp(nnc.compile(lambda x: captured(x, a)), ONES))(
+        nnc.asarray(buffer)
+    ),
+    "compiled view": lambda buffer: nnc.vjp(nnc.compile(lambda x: captured(x, buffer[::-1])), ONES),
+    "compiled given": lambda buffer: nnc.vjp(nnc.compile(lambda b: nnp.sum(b * b) * 0.5), buffer),
+    "compiled within": lambda buffer: nnc.vjp(lambda x: nnc.compile(lambda y: captured(y, buffer))(x) * 1.0, ONES),
 }
 
 

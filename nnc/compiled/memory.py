@@ -1,4 +1,6 @@
-"""Finds the purpose of each argument of a compiled function by the classes around it: parameter, optimizer's state, or other."""
+"""The memory of a compiled function: the purpose of each argument (parameter, optimizer's state, or other), found by the classes
+around it; the bytes of a device; and the error of a call that the system has no memory for.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +8,17 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from nnc.base.html import format_bytes
 from nnc.base.machine import available_memory, memory_left
 from nnc.base.options import parse_bytes
 from nnc.compiled.signature import Key, is_spec
 from nnc.device import CPU, find_device
 from nnc.device.kinds import KINDS
+from nnc.errors import OutOfMemoryError, user_error
 from nnc.graph import TensorSpec
+from nnc.lower.plan.stages import Loop
+from nnc.run.program import Program
+from nnc.run.report import MemoryRow
 from nnc.tree.flattening import containers_of_leaves
 
 ARGUMENTS, CAPTURED, OPTIMIZER, PARAMETERS = "arguments", "captured", "optimizer", "parameters"
@@ -82,3 +89,30 @@ def memory_of(where: str | int) -> int | None:
         return min(known, default=None)
     device: Any = find_device(where, "fits")
     return int(device.pool.capacity)
+
+
+def out_of_memory_error(name: str, program: Program, reason: str) -> OutOfMemoryError:
+    """Returns the error for a call of a function that the system has no memory for."""
+    plan = program.memory_plan
+    largest = {f"largest {i + 1}:": _row_text(row) for i, row in enumerate(plan.largest[:3])}
+    loops = [step for step in program.bound.steps if isinstance(step.region, Loop)]
+    for i, step in enumerate(loops[:3]):
+        made = "" if step.source is None else f" at {step.source.describe()}"
+        largest[f"loop {i + 1}:"] = f"{step.command.name}{made}"
+    fix = (
+        "work on fewer elements at a time, or pass memory_budget=... to nnc.compile, so that values are computed again "
+        "rather than kept."
+    )
+    if loops:
+        few = "which keeps the residuals of few iterations for its reverse pass"
+        fix = f'pass checkpoint="sqrt" to the loop (a scan or a while_loop), {few}; {fix}'
+    problem = (
+        f"the system does not give the {format_bytes(plan.peak)} that a call needs: {format_bytes(plan.arena_bytes)} "
+        f"for values within it, {format_bytes(plan.output_bytes)} for its results{f' ({reason})' if reason else ''}."
+    )
+    return user_error(OutOfMemoryError, name, problem, operands=largest, fix=fix)
+
+
+def _row_text(row: MemoryRow) -> str:
+    made = f", made at {row.source.describe()}" if row.source is not None else ""
+    return f"{row.spec} ({format_bytes(row.size)}{made})"
